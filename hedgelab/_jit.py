@@ -1,0 +1,121 @@
+"""Compiled kernels: one decorator, one cache folder that cannot go stale, and the way back to plain Python.
+
+Numba's on-disk cache looks only at the file that holds a function. A kernel that calls a helper of another
+file, or reads a constant imported from one, would keep running the old code after an edit. The cache folder is
+therefore named by a hash of every source file of the package and of the versions and CPU that shape the code.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import types as python_types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding
+import numba
+from numba.core import config
+
+__all__ = ["cache_folder", "kernel", "plain", "source_hash", "uncompiled"]
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def source_hash(folder: Path = _PACKAGE) -> str:
+    """Return 16 hex digits that change with any source file below `folder`, with numba, numpy, Python or the CPU."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for part in (
+        *(importlib.metadata.version(package) for package in ("numba", "llvmlite", "numpy")),
+        platform.python_version(),
+        llvmlite.binding.get_host_cpu_name(),
+        llvmlite.binding.get_host_cpu_features().flatten(),
+    ):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Return the folder of this source's compiled kernels, below NUMBA_CACHE_DIR or the user's cache folder."""
+    base = config.CACHE_DIR or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hedgelab")
+    return Path(base) / f"kernels-{source_hash()}"
+
+
+@contextmanager
+def _our_cache_folder() -> Iterator[None]:
+    # numba reads the folder when a function is decorated; set it for our functions only
+    folder, before = str(cache_folder()), config.CACHE_DIR
+    config.CACHE_DIR = folder
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile `function` without Python objects, strictly: no fast-math flag, division by zero as in numpy.
+
+    Strict code gives the same bits as the plain Python function, see `plain`. Functions of this package are cached
+    on disk; those of other modules (a prototype in a user's file) are compiled anew in each process, because no
+    cache could see edits in what they import.
+    """
+    ours = function.__module__.split(".")[0] == "hedgelab"
+    with _our_cache_folder():
+        return numba.njit(function, cache=ours, error_model="numpy", nogil=True)
+
+
+def plain(substitute: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Name `substitute` as the plain Python meaning of a compiler intrinsic."""
+
+    def mark(intrinsic: Any) -> Any:
+        if config.DISABLE_JIT:
+            return substitute
+        _SUBSTITUTES[intrinsic] = substitute
+        return intrinsic
+
+    return mark
+
+
+_SUBSTITUTES: dict[Any, Callable[..., Any]] = {}
+
+
+def uncompiled(function: Any) -> Callable[..., Any]:
+    """Return `function` as plain Python, and with it every compiled helper that it reaches through its globals.
+
+    >>> from hedgelab.vexp import vexp
+    >>> uncompiled(vexp)(0.0)
+    1.0
+    """
+    return _uncompiled(function, {})
+
+
+def _uncompiled(function: Any, done: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
+    if function in _SUBSTITUTES:
+        return _SUBSTITUTES[function]
+    python = getattr(function, "py_func", function)
+    if python in done:
+        return done[python]
+    if not isinstance(python, python_types.FunctionType):
+        return python
+    names = dict(python.__globals__)
+    copy = python_types.FunctionType(python.__code__, names, python.__name__, python.__defaults__, python.__closure__)
+    copy.__kwdefaults__ = python.__kwdefaults__
+    done[python] = copy
+    for name in python.__code__.co_names:
+        value = names.get(name)
+        if hasattr(value, "py_func") or (_hashable(value) and value in _SUBSTITUTES):
+            names[name] = _uncompiled(value, done)
+    return copy
+
+
+def _hashable(value: Any) -> bool:
+    return value.__hash__ is not None

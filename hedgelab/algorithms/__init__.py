@@ -1,0 +1,41 @@
+"""The registry of learners: one file an algorithm, one line here."""
+
+from __future__ import annotations
+
+from hedgelab.algorithms import exp3, fixed, ftl, hedge, normalhedge, ucb1, uniform
+from hedgelab.contract import Learner
+
+__all__ = ["LEARNERS", "learner", "learners"]
+
+LEARNERS: dict[str, Learner] = {
+    module.LEARNER.name: module.LEARNER
+    for module in (
+        hedge,
+        normalhedge,
+        ftl,
+        exp3,
+        ucb1,
+        uniform,
+        fixed,
+    )
+}
+
+
+def learners() -> tuple[str, ...]:
+    """Return the names of all registered learners.
+
+    >>> learners()[:2]
+    ('hedge', 'normalhedge')
+    """
+    return tuple(LEARNERS)
+
+
+def learner(name: str, **values: float | str | None) -> Learner:
+    """Return the registered learner `name` with parameters set. Raises ValueError naming what is unknown or out of range.
+
+    >>> learner("fixed", drafter=3).values
+    {'drafter': 3}
+    """
+    if name not in LEARNERS:
+        raise ValueError(f"no learner {name!r}; there are {', '.join(LEARNERS)}")
+    return LEARNERS[name].with_values(**values)

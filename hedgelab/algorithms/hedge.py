@@ -1,0 +1,67 @@
+r"""Hedge: exponential weights over cumulative losses.
+
+    w_t(i) ∝ exp(-eta_t L_{t-1}(i))
+
+Freund and Schapire 1997. With a fixed rate eta = sqrt(8 ln N / T) the regret is at most sqrt(T ln N / 2) on every sequence
+of losses in [0, 1], chosen by any adversary (Cesa-Bianchi and Lugosi 2006, Theorem 2.2). A decoder does not know T,
+so the default is anytime: eta_t = c sqrt(ln N / t) with t - 1 losses seen, regret at most (1/c + c/4) sqrt(T ln N), c = 2 best.
+Under delay the weights are those of the losses seen so far; `hedgelab.bounds.hedge` has the bound.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hedgelab._jit import kernel
+from hedgelab.algorithms.exponential import exponential_weights
+from hedgelab.contract import Learner, Parameter
+
+# rows of the state; scalars sit in column 0 of their row
+_LOSS = 0  # L
+_ANCHOR = 1
+_SEEN = 2  # losses observed
+
+
+def init(params, n):
+    """Return the state before any loss."""
+    return np.zeros((3, n))
+
+
+@kernel
+def rate(params, seen, n):
+    """Return eta for the play after `seen` losses; params = (learning_rate or NaN, scale)."""
+    if not math.isnan(params[0]):
+        return params[0]
+    return params[1] * math.sqrt(math.log(n) / (seen + 1.0))
+
+
+@kernel
+def play(params, state, context, rng, probs):
+    """Exponential weights on the losses seen."""
+    eta = rate(params, state[_SEEN, 0], probs.shape[0])
+    state[_ANCHOR, 0] = exponential_weights(state[_LOSS], eta, state[_ANCHOR, 0], probs)
+
+
+@kernel
+def observe(params, state, context, probs, pick, losses):
+    """Add the losses up."""
+    total = state[_LOSS]
+    for i in range(losses.shape[0]):
+        total[i] += losses[i]
+    state[_SEEN, 0] += 1.0
+
+
+LEARNER = Learner(
+    name="hedge",
+    init=init,
+    play=play,
+    observe=observe,
+    parameters={
+        "learning_rate": Parameter(None, "fixed rate eta; none: anytime, scale * sqrt(ln N / t)", low=0.0),
+        "scale": Parameter(2.0, "constant c of the anytime rate", low=1e-9),
+    },
+    bound="(1/c + c/4) sqrt(T ln N); fixed rate: sqrt(T ln N / 2)",
+    reference="Freund & Schapire 1997; Cesa-Bianchi & Lugosi 2006, Thm 2.2",
+)

@@ -1,0 +1,146 @@
+"""What a learner is.
+
+A learner is three functions and a few facts about them. `n` is the number of drafters (experts, arms).
+
+``init(params, n) -> state``
+    Plain Python. `params` (P,) float64 holds the parameters in their declared order, NaN where the value is None. Returns
+    the state of a learner that has seen nothing: float64, shape (rows, n), at least one row. Raises ValueError when a
+    parameter does not fit n.
+``play(params, state, context, rng, probs)``
+    Writes the distribution over drafters into `probs` (n,). `context` (C,) is what was known before drafting, often empty;
+    `rng` a `numpy.random.Generator` for learners that randomise inside. The *engine* samples the pick from `probs`.
+``observe(params, state, context, probs, pick, losses)``
+    Folds one revealed loss vector into `state`. `probs`, `pick` and `context` are those in force when that loss was
+    predicted, which under delay are not the latest. `losses` (n,) lies in [0, 1]; entries that were not seen are NaN:
+    a learner with bandit feedback sees the entry of `pick` alone.
+
+The engines own every argument array: a learner may read them during the call, must not keep them, and writes only to `state`
+(and `play` to `probs`). Functions decorated with `hedgelab.kernel` run compiled; plain functions run in an uncompiled copy
+of the same engine, which is slow and gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numba
+import numpy as np
+from numba import float64, int64, types, void
+from numpy.typing import NDArray
+
+__all__ = ["OBSERVE", "PLAY", "Learner", "Parameter"]
+
+_VECTOR = float64[::1]
+_MATRIX = float64[:, ::1]
+RNG = numba.typeof(np.random.Generator(np.random.PCG64(0)))
+_PLAY_SIGNATURE = void(_VECTOR, _MATRIX, _VECTOR, RNG, _VECTOR)
+_OBSERVE_SIGNATURE = void(_VECTOR, _MATRIX, _VECTOR, _VECTOR, int64, _VECTOR)
+PLAY = types.FunctionType(_PLAY_SIGNATURE)
+OBSERVE = types.FunctionType(_OBSERVE_SIGNATURE)
+
+FEEDBACK = ("full", "bandit", "none")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number that a learner takes: its default (None where the learner works it out), range and meaning."""
+
+    default: float | None
+    meaning: str
+    low: float = -math.inf
+    high: float = math.inf
+    integer: bool = False
+
+    def problem(self, value: float | None) -> str | None:
+        """Return what is wrong with `value`, or None."""
+        if value is None:
+            return None if self.default is None else "a number is needed"
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+            return f"a number is needed, got {value!r}"
+        if not math.isfinite(value):
+            return f"a finite number is needed, got {value!r}"
+        if self.integer and value != int(value):
+            return f"a whole number is needed, got {value!r}"
+        if not self.low <= value <= self.high:
+            return f"must lie in [{self.low:g}, {self.high:g}], got {value!r}"
+        return None
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A selection policy: see the module's text for the three functions.
+
+    name : what `replay` and the command line call it
+    feedback : "full" needs every drafter's loss, "bandit" only the pick's, "none" learns nothing
+    parameters : declared parameters; `values` overrides their defaults (a drafter's index may be given by name)
+    bound, reference : for the table of learners; "" where nothing is proved or published
+
+    >>> import hedgelab as hl
+    >>> hl.learner("hedge", learning_rate=0.1).values
+    {'learning_rate': 0.1}
+    """
+
+    name: str
+    init: Callable[[NDArray[np.float64], int], NDArray[np.float64]]
+    play: Any
+    observe: Any
+    feedback: str = "full"
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    values: Mapping[str, float | str | None] = field(default_factory=dict)
+    bound: str = ""
+    reference: str = ""
+
+    def __post_init__(self) -> None:
+        if self.feedback not in FEEDBACK:
+            raise ValueError(f"learner {self.name!r}: feedback must be one of {FEEDBACK}, got {self.feedback!r}")
+        problems = []
+        for name, value in self.values.items():
+            if name not in self.parameters:
+                known = ", ".join(self.parameters) or "none"
+                problems.append(f"{name}: no such parameter (known: {known})")
+            elif not (name == "drafter" and isinstance(value, str)):
+                problem = self.parameters[name].problem(value)  # type: ignore[arg-type]
+                if problem:
+                    problems.append(f"{name}: {problem}")
+        if problems:
+            raise ValueError(f"learner {self.name!r}: " + "; ".join(problems))
+
+    def with_values(self, **values: float | str | None) -> Learner:
+        """Return this learner with some parameters set. Raises ValueError naming each parameter that does not fit."""
+        return replace(self, values={**self.values, **values})
+
+    def params(self, drafters: tuple[str, ...] = ()) -> NDArray[np.float64]:
+        """Return the parameters as the kernels get them: (P,) float64, NaN for None; names of drafters become indices."""
+        numbers = []
+        for name, parameter in self.parameters.items():
+            value = self.values.get(name, parameter.default)
+            if isinstance(value, str):
+                if value not in drafters:
+                    raise ValueError(f"learner {self.name!r}: no drafter {value!r}; there are {', '.join(drafters)}")
+                value = drafters.index(value)
+            numbers.append(math.nan if value is None else float(value))
+        return np.array(numbers, dtype=np.float64)
+
+    @property
+    def jitted(self) -> bool:
+        """Whether both functions are compiled ones."""
+        return hasattr(self.play, "py_func") and hasattr(self.observe, "py_func")
+
+    @property
+    def file(self) -> str:
+        """The source file of `play`."""
+        return inspect.getsourcefile(getattr(self.play, "py_func", self.play)) or "?"
+
+    def compiled(self) -> tuple[Any, Any]:
+        """Return (play, observe) compiled for the engines' signatures; the first call compiles or loads from the cache."""
+        for function, signature in ((self.play, _PLAY_SIGNATURE), (self.observe, _OBSERVE_SIGNATURE)):
+            if signature.args not in function.overloads:
+                try:
+                    function.compile(signature)
+                except numba.core.errors.NumbaError as error:
+                    raise TypeError(f"learner {self.name!r}: {function.__name__} does not compile: {error}") from error
+        return self.play, self.observe

@@ -1,0 +1,167 @@
+"""What a policy is compared with.
+
+best fixed            min over drafters of the *expected* rounds, per query or over all, exact by recursion from the end
+fixed, these coins    rounds of each drafter under given coins; its minimum sees the coins and is called hindsight
+clairvoyant           fewest rounds of any switching policy that sees the coins and the text beforehand. A limit, not attainable
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgelab import coins as coin_streams
+from hedgelab._jit import kernel
+from hedgelab.decode_replay import accepted_drafts, block_layout
+from hedgelab.feedback import draft_length
+from hedgelab.trace import Trace
+
+__all__ = ["FixedRounds", "clairvoyant_rounds", "expected_fixed_rounds", "fixed_rounds"]
+
+
+@dataclass(frozen=True)
+class FixedRounds:
+    """Rounds of every drafter used alone, (S, N) float64: expected over coins, or under given ones.
+
+    >>> table = FixedRounds(np.array([[3.0, 4.0], [5.0, 2.0]]))
+    >>> table.best, table.overall.tolist(), table.per_query.tolist()
+    (0, [3.0, 5.0], [3.0, 2.0])
+    """
+
+    rounds: NDArray[np.float64]
+
+    @property
+    def best(self) -> int:
+        """Index of the drafter with the fewest rounds over all sequences, the first of equals."""
+        return int(self.rounds.sum(axis=0).argmin())
+
+    @property
+    def overall(self) -> NDArray[np.float64]:
+        """(S,) rounds of that drafter."""
+        return self.rounds[:, self.best]
+
+    @property
+    def per_query(self) -> NDArray[np.float64]:
+        """(S,) rounds of each sequence's own best drafter."""
+        return self.rounds.min(axis=1)
+
+
+@kernel
+def _expected_rounds(begin, end, k, alpha_flat, alpha_deep, column, deep, out):
+    longest = 0
+    for s in range(begin.shape[0]):
+        longest = max(longest, end[s] - begin[s])
+    value = np.empty(longest + 1)  # value[t]: rounds expected from row t of the sequence to its end
+    for s in range(begin.shape[0]):
+        first = begin[s]
+        length = end[s] - first
+        value[length] = 0.0
+        for i in range(column.shape[0]):
+            c = column[i]
+            for t in range(length - 1, -1, -1):
+                reach = 1.0  # all drafts so far accepted
+                rounds = 1.0
+                for d in range(min(k, length - t)):
+                    row = first + t + d
+                    accept = np.float64(alpha_deep[row, d, c]) if deep[i] else np.float64(alpha_flat[row, c])
+                    rounds += reach * (1.0 - accept) * value[t + d + 1]
+                    reach *= accept
+                if t + k < length:  # k accepted, then the bonus token; past the end nothing is left to do
+                    rounds += reach * value[t + k + 1]
+                value[t] = rounds
+            out[s, i] = value[0]
+
+
+@kernel
+def _coin_rounds(begin, end, sequence_id, seed, replicate, k, alpha_flat, alpha_deep, column, deep, fixed, switching):
+    n = column.shape[0]
+    longest = 0
+    for s in range(begin.shape[0]):
+        longest = max(longest, end[s] - begin[s])
+    uniforms = np.empty(longest)
+    value = np.empty(longest + 1, np.int64)
+    for s in range(begin.shape[0]):
+        first, last = begin[s], end[s]
+        length = last - first
+        coin_streams.fill(seed, coin_streams.COIN, sequence_id[s], 0, replicate, uniforms[:length])
+        value[length] = 0
+        for t in range(length - 1, -1, -1):
+            fewest = length
+            for i in range(n):
+                got = accepted_drafts(uniforms, first, first + t, last, k, i, alpha_flat, alpha_deep, column, deep)
+                fewest = min(fewest, value[min(t + got + 1, length)])
+            value[t] = fewest + 1
+        switching[s] = value[0]
+        for i in range(n):
+            t = 0
+            rounds = 0
+            while t < length:
+                t += 1 + accepted_drafts(uniforms, first, first + t, last, k, i, alpha_flat, alpha_deep, column, deep)
+                rounds += 1
+            fixed[s, i] = rounds
+
+
+def expected_fixed_rounds(trace: Trace, *, k: int | None = None) -> FixedRounds:
+    """Return the rounds that each drafter, used alone, needs on average over the coins: exact, no sampling.
+
+    By recursion from the end of a sequence: V(t) = 1 + sum_d (prod_{j<d} a_j) (1 - a_d) V(t+d+1) + (prod_{j<k} a_j) V(t+k+1).
+    """
+    k = draft_length(trace, k)
+    trace.validate_values()
+    column, deep = block_layout(trace)
+    out = np.empty((trace.sequences, len(trace.drafters)))
+    done = 0
+    for part in trace.parts():
+        here = len(part.begin)
+        _expected_rounds(
+            part.begin, part.end, k, part.alpha_flat, part.alpha_deep, column, deep, out[done : done + here]
+        )
+        done += here
+    return FixedRounds(out)
+
+
+def _under_coins(
+    trace: Trace, k: int | None, seed: int, replicate: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    k = draft_length(trace, k)
+    trace.validate_values()
+    column, deep = block_layout(trace)
+    fixed = np.empty((trace.sequences, len(trace.drafters)))
+    switching = np.empty(trace.sequences, np.int64)
+    done = 0
+    for part in trace.parts():
+        here = slice(done, done + len(part.begin))
+        _coin_rounds(
+            part.begin,
+            part.end,
+            part.sequence_id,
+            seed,
+            replicate,
+            k,
+            part.alpha_flat,
+            part.alpha_deep,
+            column,
+            deep,
+            fixed[here],
+            switching[here],
+        )
+        done = here.stop
+    return fixed, switching
+
+
+def fixed_rounds(trace: Trace, *, k: int | None = None, seed: int = 0, replicate: int = 0) -> FixedRounds:
+    """Return the rounds of each drafter, used alone, under the coins of (seed, replicate): those that `replay` uses."""
+    return FixedRounds(_under_coins(trace, k, seed, replicate)[0])
+
+
+def clairvoyant_rounds(
+    trace: Trace, *, k: int | None = None, seed: int = 0, replicate: int = 0
+) -> NDArray[np.int64]:
+    """Return (S,) the fewest rounds in which any choice of drafters decodes each sequence under these coins.
+
+    By dynamic programming over rows, so also for drafters whose acceptance depends on depth. It sees text and coins
+    beforehand and depends on their coupling across drafters: a limit to measure against, not attainable.
+    """
+    return _under_coins(trace, k, seed, replicate)[1]

@@ -1,0 +1,7 @@
+"""Settings that all tests share."""
+
+from hypothesis import settings
+
+# compilation makes first examples slow; derandomised so that a red run can be repeated word for word
+settings.register_profile("hedgelab", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("hedgelab")
