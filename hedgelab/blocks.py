@@ -1,0 +1,74 @@
+"""The columns of one shard, in memory or mapped, and what engines see of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgelab.columns import COLUMNS, decode, shape_of
+from hedgelab.errors import TraceError
+from hedgelab.manifest import Manifest
+from hedgelab.values import ragged_problems, value_problems
+
+__all__ = ["Block", "Part"]
+
+
+class Block:
+    """The columns of one shard, decoded when first asked for."""
+
+    def __init__(
+        self, manifest: Manifest, name: str, stored: Mapping[str, NDArray], sizes: Mapping[str, float], sequences: int
+    ) -> None:
+        self.name = name  # of the file; "" in memory
+        self.sequences = sequences
+        self.stored = stored
+        self._manifest, self._sizes = manifest, sizes
+        self._decoded: dict[str, NDArray] = {}
+
+    def __getitem__(self, name: str) -> NDArray:
+        """Return a column's values, read-only."""
+        if name not in self._decoded:
+            column, encoding = COLUMNS[name], self._manifest.encoding(name)
+            self._decoded[name] = decode(self.stored[name], encoding, shape_of(column, self._sizes))
+        return self._decoded[name]
+
+    @functools.cached_property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the values."""
+        columns = {name: self[name] for name in self.stored}
+        return tuple(self._placed(value_problems(self._manifest, columns, self._sizes)))
+
+    @functools.cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """The column `offsets`, safe to index rows with; TraceError where it is not."""
+        problems = ragged_problems("offsets", self["offsets"], int(self._sizes["T"]), empty_allowed=False)
+        if placed := tuple(self._placed(problems)):
+            raise TraceError(*placed)
+        return self["offsets"]
+
+    def _placed(self, problems: Iterable[str]) -> Iterator[str]:
+        return (f"{self.name}: {problem}" if self.name else problem for problem in problems)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some sequences of one shard, for engines: arrays of the shard's T' rows, and which rows are meant.
+
+    Every array is read-only, C-contiguous and a view: of the memory map, or of what was decoded once.
+    """
+
+    alpha_flat: NDArray[np.float32]  # (T', N1)
+    gamma_flat: NDArray[np.float32]  # (T', N1)
+    alpha_deep: NDArray[np.float32]  # (T', k, N2)
+    gamma_deep: NDArray[np.float32]  # (T', k, N2)
+    proposed: NDArray[np.int16]  # (T', N2)
+    match_length: NDArray[np.int16]  # (T', N2)
+    confidence: NDArray[np.float32]  # (T', N)
+    begin: NDArray[np.int64]  # (s,) first row of each sequence
+    end: NDArray[np.int64]  # (s,) one past its last row
+    sequence_id: NDArray[np.int64]  # (s,) keys the coins
+    position: NDArray[np.int64]  # (s,) index of the sequence in the trace or selection
