@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hedgelab.blocks import Block
-from hedgelab.columns import COLUMNS, ENCODED, STOPS, shape_of
+from hedgelab.columns import COLUMNS, ENCODED, FREE, STOPS, shape_of
 from hedgelab.errors import TraceError
 from hedgelab.manifest import FEEDBACK, FORMAT_VERSION, Drafter, Manifest, Model, Processing
+from hedgelab.selection import frozen
 from hedgelab.shards import expected_columns, sizes_of
 from hedgelab.trace import Trace
 from hedgelab.values import value_problems
@@ -25,7 +27,7 @@ def as_values(name: str, value: ArrayLike, kinds: str, problems: list[str]) -> N
     """Return `value` as an array whose dtype kind is one of `kinds`; else None, and a problem."""
     try:
         array = np.asarray(value)
-    except ValueError as error:  # a ragged list
+    except (TypeError, ValueError) as error:  # a ragged list, a tensor elsewhere
         problems.append(f"{name}: is not an array: {error}")
         return None
     if array.size == 0 and not isinstance(value, np.ndarray):
@@ -37,14 +39,11 @@ def as_values(name: str, value: ArrayLike, kinds: str, problems: list[str]) -> N
     return array
 
 
-def _kinds(name: str) -> str:
-    return "fiub" if COLUMNS[name].dtype == "<f4" else "iu"
+_FLOATS, _INTEGERS = "fiub", "iu"  # kinds of numpy dtypes that may stand for floats, and for integers
 
 
-def complete_columns(
-    manifest: Manifest, arrays: Mapping[str, ArrayLike]
-) -> tuple[dict[str, NDArray], dict[str, float]]:
-    """Return every column of a shard, checked, C-contiguous and in the dtype of its values, and all sizes.
+def complete_columns(manifest: Manifest, arrays: Mapping[str, ArrayLike]) -> dict[str, NDArray]:
+    """Return every column of a shard, checked, C-contiguous and in the dtype of its values.
 
     Values are checked before they are cast: what float32 would round into range is out of range. TraceError lists
     every problem.
@@ -52,35 +51,34 @@ def complete_columns(
     expected = {column.name: column for column in expected_columns(manifest)}
     problems = [f"{name}: unknown; allowed: {', '.join(expected)}" for name in arrays if name not in expected]
     problems += [f"{name}: missing" for name in expected if name not in arrays]
-    found = {}
-    for name in expected:
-        if name in arrays and (array := as_values(name, arrays[name], _kinds(name), problems)) is not None:
+    found: dict[str, NDArray] = {}
+    for name in (name for name in expected if name in arrays):
+        kinds = _FLOATS if expected[name].dtype == "<f4" else _INTEGERS
+        if (array := as_values(name, arrays[name], kinds, problems)) is not None:
             found[name] = array
-    sizes = sizes_of(manifest, *(len(found[name]) if name in found else 0 for name in ("sequence_id", "token")))
-    sizes |= {
-        symbol: len(found[name])
-        for symbol, name in (("P", "prompt_token"), ("B", "prompt_id"), ("R", "logit_row"))
-        if name in found
-    }
+    lengths = {name: array.size for name, array in found.items()}
+    sizes = sizes_of(manifest, lengths.get("sequence_id", 0), lengths.get("token", 0))
+    sizes |= {symbol: lengths.get(name, 0) for symbol, name in FREE.items()}
+    deciding = {"S": "sequence_id", "S+1": "sequence_id", "T": "token", "T-1": "token", **FREE}
+    sizes = {symbol: size for symbol, size in sizes.items() if deciding.get(symbol) in (None, *lengths)}
     columns = {}
     for name, array in found.items():
         try:
             shape = shape_of(expected[name], sizes)
         except KeyError:
-            continue  # its size comes from a column that is missing, which is reported
-        if array.shape != shape:
-            problems.append(
-                f"{name}: shape {array.shape}; allowed: {shape}, which is ({', '.join(expected[name].shape)})"
-            )
-        else:
+            continue  # a column that decides its size is missing, and reported
+        if array.shape == shape:
             columns[name] = array
+        else:
+            symbols = ", ".join(expected[name].shape)
+            problems.append(f"{name}: shape {array.shape}; allowed: {shape}, which is ({symbols})")
     problems += value_problems(manifest, columns, sizes)
     if problems:
         raise TraceError(*problems)
-    return {name: cast(name, array) for name, array in columns.items()}, sizes
+    return {name: _cast(name, array) for name, array in columns.items()}
 
 
-def cast(name: str, values: NDArray, *, copy: bool | None = None) -> NDArray:
+def _cast(name: str, values: NDArray, *, copy: bool | None = None) -> NDArray:
     """Return values in the column's dtype, C-contiguous."""
     with np.errstate(over="ignore"):  # a margin of 1e300 becomes infinite, which it may be
         return np.array(values, np.dtype(COLUMNS[name].dtype), order="C", copy=copy)
@@ -102,108 +100,121 @@ def trace_from_arrays(
 ) -> Trace:
     """See `Trace.from_arrays`."""
     problems: list[str] = []
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= 32767:
-        raise TraceError(f"k: is {k!r}; allowed: an integer from 1 to 32767")  # nothing can be judged without it
-    k = int(k)
+    names, places = _names("drafters", drafters, problems), _names("domains", domains, problems)
+    problems += [f"drafters: {name!r} appears {names.count(name)} times; allowed: once" for name in _repeated(names)]
     if feedback not in FEEDBACK:
         problems.append(f"feedback: is {feedback!r}; allowed: one of {', '.join(FEEDBACK)}")
-    names, places = _names("drafters", drafters, problems), _names("domains", domains, problems)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        problems.append(f"drafters: {twice!r} appears {names.count(twice)} times; allowed: once")
-
     given: dict[str, NDArray] = {}
-    for name, value in (("token", token), ("offsets", offsets), ("sequence_id", sequence_id), ("proposed", proposed)):
-        if value is not None and (array := as_values(name, value, "iu", problems)) is not None:
-            given[name] = array
-    for name, value in (("alpha", alpha), ("gamma", gamma), ("confidence", confidence)):
-        if value is not None and (array := as_values(name, value, "fiub", problems)) is not None:
-            given[name] = array
-    if "token" not in given:
-        raise TraceError(*problems)  # T is unknown
-    rows, n, s = given["token"].size, len(names), len(places)
-    allowed: dict[str, tuple[str, list[tuple[int, ...]]]] = {
-        "token": ("(T,)", [(rows,)]),
-        "offsets": ("(S+1,)", [(s + 1,)]),
-        "sequence_id": ("(S,)", [(s,)]),
-        "proposed": ("(T, N)", [(rows, n)]),
-        "confidence": ("(T, N)", [(rows, n)]),
-        "alpha": ("(T, N), (T, 1, N) or (T, k, N)", [(rows, n), (rows, 1, n), (rows, k, n)]),
-        "gamma": ("(T, N), (T, 1, N) or (T, k, N)", [(rows, n), (rows, 1, n), (rows, k, n)]),
-    }
-    for name, (words, shapes) in allowed.items():
-        if name in given and given[name].shape not in shapes:
-            where = f"T = {rows} tokens, S = {s} domains, N = {n} drafters, k = {k}"
-            problems.append(f"{name}: shape {given[name].shape}; allowed: {words} with {where}")
-            del given[name]
-    if not places:
-        problems.append("domains: is empty; allowed: at least one sequence")
-    by_depth = {name: _with_depth(given.pop(name)) for name in ("alpha", "gamma") if name in given}
-    if len({array.shape for array in by_depth.values()}) > 1:
-        problems.append("gamma: has not as many depths as alpha")
-    depth = max((array.shape[1] for array in by_depth.values()), default=1)
-    depth_of = [depth] * n if depths is None else list(depths)
-    if len(depth_of) != n or any(entry not in (1, depth) for entry in depth_of):
-        problems.append(f"depths: is {depth_of}; allowed: {n} times 1 or {depth}, the depths of alpha")
-        depth_of = [depth] * n
-
-    manifest = _manifest_in_memory(names, depth_of, places, k, feedback, given.get("token"))
-    flat, deep = list(manifest.flat), list(manifest.deep)
-    columns: dict[str, NDArray] = {
-        name: given[name] for name in ("token", "offsets", "sequence_id", "confidence") if name in given
-    }
-    for name, array in by_depth.items():
-        columns[f"{name}_flat"] = array[:, 0, flat] if deep else array[:, 0]
-        columns[f"{name}_deep"] = array[:, :, deep] if flat else array
-        if deep and flat and not _constant(array[:, :, flat]):
-            problems.append(f"{name}: differs over depth for a drafter of depth 1")
-    if not deep:
-        for name in by_depth:
-            columns[f"{name}_deep"] = np.empty((rows, k, 0), np.float32)
-    if not flat:
-        for name in by_depth:
-            columns[f"{name}_flat"] = np.empty((rows, 0), np.float32)
-    if "proposed" in given:
-        if (given["proposed"][:, flat] != k).any():
-            problems.append(f"proposed: a drafter of depth 1 always proposes k = {k}")
-        columns["proposed"] = given["proposed"][:, deep]
+    for kinds, values in (
+        (_INTEGERS, {"token": token, "offsets": offsets, "sequence_id": sequence_id, "proposed": proposed}),
+        (_FLOATS, {"alpha": alpha, "gamma": gamma, "confidence": confidence}),
+    ):
+        for name, value in values.items():
+            if value is not None and (array := as_values(name, value, kinds, problems)) is not None:
+                given[name] = array
+    if isinstance(k, int | np.integer) and not isinstance(k, bool) and 1 <= k <= 32767:
+        k = int(k)
     else:
-        columns["proposed"] = np.full((rows, len(deep)), k, np.int16)
+        problems.append(f"k: is {k!r}; allowed: an integer from 1 to 32767")
+        k = next((given[name].shape[1] for name in ("alpha", "gamma") if name in given and given[name].ndim == 3), 1)
+    rows = next((len(given[name]) for name in ("token", "alpha", "gamma") if name in given and given[name].ndim), 0)
+    s, n = len(places), len(names)
+    given = _of_right_shape(given, rows, s, n, k, problems)
+    blocks: dict[str, NDArray] = {}
+    for name in ("alpha", "gamma"):
+        if name in given:
+            array = given.pop(name)
+            blocks[name] = array if array.ndim == 3 else array[:, None, :]
+    if len({array.shape for array in blocks.values()}) > 1:
+        problems.append("gamma: has not as many depths as alpha")
+    depth_of = _depths(depths, n, max((array.shape[1] for array in blocks.values()), default=1), problems)
+
+    manifest = _manifest(names, depth_of, places, k, feedback, given.get("token"))
+    columns = _split(manifest, blocks, given.pop("proposed", None), rows, problems) | given
     sizes = {**sizes_of(manifest, s, rows), "P": 0, "B": 0}
-    problems += [
-        re.sub("^(alpha|gamma)_(flat|deep)", r"\1", problem) for problem in value_problems(manifest, columns, sizes)
-    ]
+    found = value_problems(manifest, columns, sizes)
+    problems += [re.sub("^(alpha|gamma)_(flat|deep)", r"\1", problem) for problem in found]
     if problems:
         raise TraceError(*problems)
-    domain = {name: i for i, name in enumerate(manifest.domains)}
-    columns |= _unknown_columns(s, rows, len(deep), n, columns)
-    columns["domain"] = np.array([domain[name] for name in places])
-    values = {name: cast(name, array, copy=True) for name, array in columns.items()}
-    for array in values.values():
-        array.flags.writeable = False
-    return Trace(manifest, [Block(manifest, "", values, sizes, s)], None)
+    columns["domain"] = np.array([manifest.domains.index(name) for name in places])
+    columns = _unknown(s, rows, n, len(manifest.deep)) | columns
+    copies = {name: frozen(_cast(name, array, copy=True)) for name, array in columns.items()}
+    return Trace(manifest, [Block(manifest, "", copies, sizes, s)], None)
+
+
+def _of_right_shape(
+    given: dict[str, NDArray], rows: int, s: int, n: int, k: int, problems: list[str]
+) -> dict[str, NDArray]:
+    block = ("(T, N), (T, 1, N) or (T, k, N)", ((rows, n), (rows, 1, n), (rows, k, n)))
+    allowed: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
+        "token": ("(T,)", ((rows,),)),
+        "offsets": ("(S+1,)", ((s + 1,),)),
+        "sequence_id": ("(S,)", ((s,),)),
+        "proposed": ("(T, N)", ((rows, n),)),
+        "confidence": ("(T, N)", ((rows, n),)),
+        "alpha": block,
+        "gamma": block,
+    }
+    right = {}
+    for name, array in given.items():
+        words, shapes = allowed[name]
+        if array.shape in shapes:
+            right[name] = array
+        else:
+            where = f"T = {rows} tokens, S = {s} domains, N = {n} drafters, k = {k}"
+            problems.append(f"{name}: shape {array.shape}; allowed: {words} with {where}")
+    return right
+
+
+def _depths(depths: Sequence[int] | None, n: int, deepest: int, problems: list[str]) -> list[int]:
+    if depths is None:
+        return [deepest] * n
+    try:
+        found = [int(depth) for depth in depths]
+    except (TypeError, ValueError):
+        found = []
+    if len(found) == n and all(depth in (1, deepest) for depth in found):
+        return found
+    problems.append(f"depths: is {depths!r}; allowed: N = {n} entries, each 1 or {deepest}, the depths of alpha")
+    return [deepest] * n
+
+
+def _split(
+    manifest: Manifest, blocks: dict[str, NDArray], proposed: NDArray | None, rows: int, problems: list[str]
+) -> dict[str, NDArray]:
+    """Return the flat and deep columns of arrays that hold all drafters."""
+    flat, deep = list(manifest.flat), list(manifest.deep)
+    columns: dict[str, NDArray] = {}
+    for name, array in blocks.items():
+        columns[f"{name}_flat"] = array[:, 0, flat]
+        columns[f"{name}_deep"] = array[:, :, deep] if deep else np.empty((rows, manifest.k, 0), np.float32)
+        if any(not np.array_equal(array[:, d, flat], array[:, 0, flat], equal_nan=True) for d in range(array.shape[1])):
+            problems.append(f"{name}: differs over depth for a drafter of depth 1")
+    if proposed is None:
+        proposed = np.full((rows, len(manifest.drafters)), manifest.k, np.int16)
+    elif (proposed[:, flat] != manifest.k).any():
+        problems.append(f"proposed: a drafter of depth 1 always proposes k = {manifest.k}")
+    return columns | {"proposed": proposed[:, deep]}
 
 
 def _names(name: str, value: Any, problems: list[str]) -> list[str]:
-    if isinstance(value, str):
-        problems.append(f"{name}: is the string {value!r}; allowed: a sequence of names")
-        return []
-    names = list(value)
+    try:
+        names = [] if isinstance(value, str) else list(value)
+    except TypeError:
+        names = []
+    if not names:
+        problems.append(f"{name}: is {value!r}; allowed: a sequence of names, at least one")
     for i, entry in enumerate(names):
         if not isinstance(entry, str) or not entry.strip():
             problems.append(f"{name}[{i}]: is {entry!r}; allowed: a name")
     return [str(entry) for entry in names]
 
 
-def _with_depth(array: NDArray) -> NDArray:
-    return array[:, None, :] if array.ndim == 2 else array
+def _repeated(names: list[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
-def _constant(values: NDArray) -> bool:
-    return all(np.array_equal(values[:, d], values[:, 0], equal_nan=True) for d in range(1, values.shape[1]))
-
-
-def _manifest_in_memory(
+def _manifest(
     drafters: list[str], depths: list[int], domains: list[str], k: int, feedback: str, token: NDArray | None
 ) -> Manifest:
     """Return the manifest of arrays of which nothing else is known."""
@@ -234,22 +245,19 @@ def _manifest_in_memory(
     )
 
 
-def _unknown_columns(s: int, rows: int, n2: int, n: int, known: Mapping[str, NDArray]) -> dict[str, NDArray]:
+def _unknown(s: int, rows: int, n: int, n2: int) -> dict[str, NDArray]:
     """Return what `from_arrays` may leave out, as the values that mean "not known"."""
-    columns: dict[str, NDArray] = {
+    nothing = np.broadcast_to(np.float32(np.nan), (rows, n))
+    return {
         "sequence_id": np.arange(s),
         "first_token": np.full(s, -1),
         "stop": np.full(s, STOPS.index("length")),
-        "prompt_token": np.empty(0, int),
-        "prompt_offsets": np.zeros(s + 1, int),
-        "prompt_id": np.empty(0, int),
-        "prompt_id_offsets": np.zeros(s + 1, int),
+        "prompt_token": np.empty(0, np.int32),
+        "prompt_offsets": np.zeros(s + 1, np.int64),
+        "prompt_id": np.empty(0, np.uint8),
+        "prompt_id_offsets": np.zeros(s + 1, np.int64),
         "prompt_sha256": np.tile(np.frombuffer(hashlib.sha256().digest(), np.uint8), (s, 1)),
-        "confidence": np.broadcast_to(np.float32(np.nan), (rows, n)),
-        "match_length": np.zeros((rows, n2)),
+        "confidence": nothing,
+        "match_length": np.zeros((rows, n2), np.int16),
+        **dict.fromkeys(("target_logprob", "target_entropy", "target_top2_margin"), nothing[:, 0]),
     }
-    columns |= {
-        name: np.broadcast_to(np.float32(np.nan), (rows,))
-        for name in ("target_logprob", "target_entropy", "target_top2_margin")
-    }
-    return {name: values for name, values in columns.items() if name not in known}

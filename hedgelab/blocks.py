@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,26 @@ from hedgelab.manifest import Manifest
 from hedgelab.values import ragged_problems, value_problems
 
 __all__ = ["Block", "Part"]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some sequences of one shard, for engines: arrays of the shard's T' rows, and which rows are meant.
+
+    Every array is read-only, C-contiguous and a view: of the memory map, or of what was decoded once.
+    """
+
+    alpha_flat: NDArray[np.float32]  # (T', N1)
+    gamma_flat: NDArray[np.float32]  # (T', N1)
+    alpha_deep: NDArray[np.float32]  # (T', k, N2)
+    gamma_deep: NDArray[np.float32]  # (T', k, N2)
+    proposed: NDArray[np.int16]  # (T', N2)
+    match_length: NDArray[np.int16]  # (T', N2)
+    confidence: NDArray[np.float32]  # (T', N)
+    begin: NDArray[np.int64]  # (s,) first row of each sequence
+    end: NDArray[np.int64]  # (s,) one past its last row
+    sequence_id: NDArray[np.int64]  # (s,) keys the coins
+    position: NDArray[np.int64]  # (s,) index of the sequence in the trace or selection
 
 
 class Block:
@@ -40,35 +60,29 @@ class Block:
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the values."""
         columns = {name: self[name] for name in self.stored}
-        return tuple(self._placed(value_problems(self._manifest, columns, self._sizes)))
+        return self._placed(value_problems(self._manifest, columns, self._sizes))
 
     @functools.cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """The column `offsets`, safe to index rows with; TraceError where it is not."""
-        problems = ragged_problems("offsets", self["offsets"], int(self._sizes["T"]), empty_allowed=False)
-        if placed := tuple(self._placed(problems)):
-            raise TraceError(*placed)
-        return self["offsets"]
+        """The column `offsets`, safe to index rows with: compiled code checks nothing. TraceError where it is not."""
+        return self._safe("offsets", len(self["token"]), empty_allowed=False)
 
-    def _placed(self, problems: Iterable[str]) -> Iterator[str]:
-        return (f"{self.name}: {problem}" if self.name else problem for problem in problems)
+    def ragged_offsets(self, name: str) -> NDArray[np.int64]:
+        """Return the offsets of `prompt_token` or `prompt_id`, safe to index with."""
+        return self._prompt_offsets if name == "prompt_token" else self._prompt_id_offsets
 
+    @functools.cached_property
+    def _prompt_offsets(self) -> NDArray[np.int64]:
+        return self._safe("prompt_offsets", len(self["prompt_token"]), empty_allowed=True)
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Some sequences of one shard, for engines: arrays of the shard's T' rows, and which rows are meant.
+    @functools.cached_property
+    def _prompt_id_offsets(self) -> NDArray[np.int64]:
+        return self._safe("prompt_id_offsets", len(self["prompt_id"]), empty_allowed=True)
 
-    Every array is read-only, C-contiguous and a view: of the memory map, or of what was decoded once.
-    """
+    def _safe(self, name: str, total: int, *, empty_allowed: bool) -> NDArray[np.int64]:
+        if problems := self._placed(ragged_problems(name, self[name], total, empty_allowed=empty_allowed)):
+            raise TraceError(*problems)
+        return self[name]
 
-    alpha_flat: NDArray[np.float32]  # (T', N1)
-    gamma_flat: NDArray[np.float32]  # (T', N1)
-    alpha_deep: NDArray[np.float32]  # (T', k, N2)
-    gamma_deep: NDArray[np.float32]  # (T', k, N2)
-    proposed: NDArray[np.int16]  # (T', N2)
-    match_length: NDArray[np.int16]  # (T', N2)
-    confidence: NDArray[np.float32]  # (T', N)
-    begin: NDArray[np.int64]  # (s,) first row of each sequence
-    end: NDArray[np.int64]  # (s,) one past its last row
-    sequence_id: NDArray[np.int64]  # (s,) keys the coins
-    position: NDArray[np.int64]  # (s,) index of the sequence in the trace or selection
+    def _placed(self, problems: Iterable[str]) -> tuple[str, ...]:
+        return tuple(f"{self.name}: {problem}" if self.name else problem for problem in problems)

@@ -15,11 +15,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["COLUMNS", "ENCODED", "ENCODINGS", "FREE", "STOPS", "Column", "decode", "encode", "shape_of", "stored_as"]
+__all__ = [
+    "COLUMNS",
+    "ENCODED",
+    "ENCODINGS",
+    "FREE",
+    "RAGGED",
+    "STOPS",
+    "Column",
+    "decode",
+    "encode",
+    "shape_of",
+    "stored_as",
+]
 
 STOPS = ("eos", "length", "loop", "context")  # why a sequence ended; the column `stop` indexes it
 ENCODINGS = ("float32", "fixed16", "bits")
 FREE = {"P": "prompt_token", "B": "prompt_id", "R": "logit_row"}  # free size -> the column that defines it
+RAGGED = {"prompt_offsets": "prompt_token", "prompt_id_offsets": "prompt_id"}  # offsets -> what they cut
 ROUNDING = 1e-5  # log-probabilities and masses of float32 softmaxes may overshoot their limit by this much
 
 
@@ -45,7 +58,7 @@ COLUMNS: dict[str, Column] = {
     for column in (
         Column("token", _ROW, "<i4", 0, "V-1"),
         Column("offsets", _RAGGED, "<i8", 0, "T"),
-        Column("sequence_id", ("S",), "<i8", 0),
+        Column("sequence_id", ("S",), "<i8", 0, 2**63 - 1),
         Column("domain", ("S",), "<i4", 0, "domains-1"),
         Column("prompt_sha256", ("S", "32"), "|u1", 0, 255),
         Column("prompt_token", ("P",), "<i4", 0, "V-1"),
@@ -63,7 +76,7 @@ COLUMNS: dict[str, Column] = {
         Column("alpha_deep", _DEEP, "<f4", 0, 1, nan="bandit", encodings=ENCODINGS),
         Column("gamma_deep", _DEEP, "<f4", 0, 1, nan="left", encodings=ENCODINGS),
         Column("proposed", _PAIR, "<i2", 0, "k"),
-        Column("match_length", _PAIR, "<i2", 0),
+        Column("match_length", _PAIR, "<i2", 0, 2**15 - 1),
         Column("logit_row", ("R",), "<i8", 0, "T-1", logits=True),
         Column("logit_id", ("R", "M"), "<i4", 0, "V-1", logits=True),
         Column("logit_p", ("R", "M"), "<f4", high=ROUNDING, logits=True),

@@ -43,7 +43,10 @@ class TraceWriter:
         self._manifest = manifest.checked()
         if manifest.shards or manifest.complete:
             raise TraceError("manifest.shards, manifest.complete: a writer begins with no shards, not complete")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise TraceError(f"{self.folder}: is no folder") from None
         self._lock: IO[bytes] | None = _lock(self.folder / LOCK)
         try:
             self._seen: set[int] = set()
@@ -74,7 +77,7 @@ class TraceWriter:
             raise TraceError(f"{self.folder}: the trace is complete; nothing can be added")
         name = shard_name(self.done)
         try:
-            columns, _ = complete_columns(self._manifest, arrays)
+            columns = complete_columns(self._manifest, arrays)
             problems = []
             for column in columns:
                 try:
@@ -176,7 +179,7 @@ def _lock(path: Path) -> IO[bytes]:
         file = path.open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             file.close()
             raise TraceError(f"{path.parent}: another writer is at work there") from None
         # the one before may have removed the name between our opening and our locking

@@ -3,16 +3,15 @@
 On disk a trace is a folder: `manifest.json` (see hedgelab.manifest), safetensors shards (columns and encodings in
 hedgelab.columns) and, outside the trace's hash, `measured.json` with what changes from run to run. `open_trace` checks
 manifest, names, sizes, headers, dtypes and shapes, without reading columns; `Trace.validate_values` checks the values;
-`check_trace` also hashes every byte.
+`hedgelab.checking.check_trace` also hashes every byte.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hedgelab.blocks import Block, Part
-from hedgelab.columns import COLUMNS, STOPS, shape_of
+from hedgelab.columns import COLUMNS, RAGGED, STOPS
 from hedgelab.errors import TraceError
 from hedgelab.manifest import FORMAT_VERSION, MANIFEST, MEASURED, Manifest
-from hedgelab.shards import open_shard, read_file
-from hedgelab.typed_json import unseal
+from hedgelab.selection import Selection, frozen
+from hedgelab.shards import expected_columns, open_shard, read_file
+from hedgelab.typed_json import to_document, unseal
 
 __all__ = ["FORMAT_VERSION", "Part", "Trace", "TraceError", "open_trace", "sample_trace"]
 
@@ -36,16 +36,20 @@ class Trace:
     """
 
     def __init__(
-        self, manifest: Manifest, blocks: Sequence[Block], folder: Path | None, base_sha256: str | None = None
+        self,
+        manifest: Manifest,
+        blocks: Sequence[Block],
+        folder: Path | None,
+        base_sha256: str | None = None,
+        selection: Selection | None = None,
+        selected: NDArray[np.int64] | None = None,
     ) -> None:
-        counts = [block.sequences for block in blocks]
         self.manifest = manifest
         self.folder = folder  # None in memory
         self._blocks = tuple(blocks)
         self._base_sha256 = base_sha256
-        self._selected: NDArray[np.int64] | None = None  # sequences of the whole trace; None: all
-        self._block = np.repeat(np.arange(len(counts)), counts)  # (S,) which block holds the sequence
-        self._local = np.concatenate([np.zeros(0, np.int64), *(np.arange(count) for count in counts)])  # and where
+        self._selection = Selection.whole(blocks) if selection is None else selection
+        self._selected = selected  # indices in the whole trace; None: all
 
     # -------------------------------------------------------------- what it is
 
@@ -54,25 +58,25 @@ class Trace:
         """Draft length that deep blocks hold."""
         return self.manifest.k
 
-    @property
+    @functools.cached_property
     def drafters(self) -> tuple[str, ...]:
         """Names of the N drafters."""
         return tuple(drafter.name for drafter in self.manifest.drafters)
 
-    @property
+    @functools.cached_property
     def flat_columns(self) -> NDArray[np.int64]:
         """(N1,) drafter index of each column of the flat blocks."""
-        return np.array(self.manifest.flat, np.int64)
+        return frozen(np.array(self.manifest.flat, np.int64))
 
-    @property
+    @functools.cached_property
     def deep_columns(self) -> NDArray[np.int64]:
         """(N2,) drafter index of each column of the deep blocks."""
-        return np.array(self.manifest.deep, np.int64)
+        return frozen(np.array(self.manifest.deep, np.int64))
 
     @property
     def sequences(self) -> int:
         """S."""
-        return len(self._block)
+        return len(self._selection)
 
     @property
     def rows(self) -> int:
@@ -92,9 +96,9 @@ class Trace:
         if digest is None:
             whole = hashlib.sha256(self.manifest.to_json().encode())
             for block in self._blocks:
-                for name in COLUMNS:
-                    if name in block.stored:
-                        whole.update(block.stored[name].data)
+                for name in sorted(block.stored):
+                    whole.update(f"{name} {block.stored[name].shape}\n".encode())
+                    whole.update(block.stored[name].reshape(-1).view(np.uint8).data)
             digest = whole.hexdigest()
         if self._selected is None:
             return digest
@@ -102,7 +106,7 @@ class Trace:
 
     @functools.cached_property
     def measured(self) -> dict[str, Any]:
-        """Content of measured.json (call costs, times, host): what varies from run to run. Empty if there is none."""
+        """What measured.json says (call costs, times, host), which varies from run to run; empty if there is none."""
         if self.folder is None or not (self.folder / MEASURED).exists():
             return {}
         document, problems = unseal(read_file(self.folder / MEASURED), MEASURED)
@@ -112,98 +116,63 @@ class Trace:
 
     # -------------------------------------------------------------- sequences
 
-    @functools.cached_property
-    def _begin_end(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        begin, end = np.empty((2, self.sequences), np.int64)
-        for b, block in enumerate(self._blocks):
-            mine = self._block == b
-            if mine.any():
-                begin[mine] = block.offsets[self._local[mine]]
-                end[mine] = block.offsets[self._local[mine] + 1]
-        return begin, end
-
-    @functools.cached_property
+    @property
     def offsets(self) -> NDArray[np.int64]:
         """(S+1,) rows of sequence s are offsets[s]:offsets[s+1]."""
-        begin, end = self._begin_end
-        return _frozen(np.concatenate([np.zeros(1, np.int64), np.cumsum(end - begin)]))
+        return self._selection.offsets
 
     @functools.cached_property
     def sequence_id(self) -> NDArray[np.int64]:
         """(S,) unique in a trace, repeated where a selection repeats; keys the coins."""
-        return self._of_sequences("sequence_id")
+        return self.column("sequence_id")
 
     @functools.cached_property
     def domains(self) -> NDArray[np.str_]:
         """(S,) domain name of each sequence."""
-        return _named(self.manifest.domains, self._of_sequences("domain"))
+        return self._named("domain", self.manifest.domains)
 
     @functools.cached_property
     def stop(self) -> NDArray[np.str_]:
-        """(S,) why each sequence ended, one of columns.STOPS."""
-        return _named(STOPS, self._of_sequences("stop"))
+        """(S,) why each sequence ended, one of `columns.STOPS`."""
+        return self._named("stop", STOPS)
 
     @functools.cached_property
     def first_token(self) -> NDArray[np.int32]:
         """(S,) the token that prefill makes, which is not a row; -1 where a given path does not say."""
-        return self._of_sequences("first_token")
+        return self.column("first_token")
 
     @functools.cached_property
     def prompt_ids(self) -> NDArray[np.str_]:
         """(S,) name of each prompt."""
-        return _frozen(np.array([self._piece("prompt_id", s).tobytes().decode() for s in range(self.sequences)], str))
+        names = [self._selection.piece("prompt_id", s).tobytes() for s in range(self.sequences)]
+        try:
+            return frozen(np.array([name.decode() for name in names], str))
+        except UnicodeDecodeError:
+            self.validate_values()  # says where
+            raise
 
     def prompt_tokens(self, sequence: int) -> NDArray[np.int32]:
-        """Return the token ids of a sequence's prompt, (P,)."""
+        """Return the token ids of a sequence's prompt, (P,). IndexError outside 0 to S-1."""
         if not 0 <= sequence < self.sequences:
             raise IndexError(f"sequence {sequence}; allowed: 0 to {self.sequences - 1}")
-        return self._piece("prompt_token", sequence)
+        return self._selection.piece("prompt_token", sequence)
 
-    def _piece(self, name: str, sequence: int) -> NDArray:
-        block, i = self._blocks[self._block[sequence]], self._local[sequence]
-        offsets = block["prompt_offsets" if name == "prompt_token" else "prompt_id_offsets"]
-        return block[name][offsets[i] : offsets[i + 1]]
-
-    def _of_sequences(self, name: str) -> NDArray:
-        column = COLUMNS[name]
-        shape = (self.sequences, *(32 for _ in column.shape[1:]))
-        values = np.empty(shape, np.dtype(column.dtype).newbyteorder("="))
-        for b, block in enumerate(self._blocks):
-            mine = self._block == b
-            values[mine] = block[name][self._local[mine]]
-        return _frozen(values)
+    def _named(self, column: str, names: Sequence[str]) -> NDArray[np.str_]:
+        index = self.column(column)
+        if index.size and (index.min() < 0 or index.max() >= len(names)):
+            self.validate_values()  # says where
+        return frozen(np.array(names, str)[index])
 
     # -------------------------------------------------------------- rows
 
     @functools.cached_property
-    def _runs(self) -> list[tuple[Block, slice]]:
-        """The longest ranges of rows that, one after the other, are the rows of this trace."""
-        begin, end = self._begin_end
-        new = np.ones(self.sequences, bool)
-        new[1:] = (self._block[1:] != self._block[:-1]) | (begin[1:] != end[:-1])
-        first = np.flatnonzero(new)
-        last = np.append(first[1:], self.sequences) - 1
-        return [
-            (self._blocks[self._block[i]], slice(int(begin[i]), int(end[j]))) for i, j in zip(first, last, strict=False)
-        ]
-
-    def _of_rows(self, name: str) -> NDArray:
-        """Return a column: a view where the rows lie in one piece, else gathered."""
-        pieces = [block[name][rows] for block, rows in self._runs]
-        if len(pieces) == 1:
-            return pieces[0]
-        column = COLUMNS[name]
-        empty = np.empty(shape_of(column, {**self.manifest.sizes, "T": 0}), np.dtype(column.dtype).newbyteorder("="))
-        return _frozen(np.concatenate([empty, *pieces]))
-
-    @functools.cached_property
     def token(self) -> NDArray[np.int32]:
         """(T,) the path, EOS included."""
-        return self._of_rows("token")
+        return self.column("token")
 
     @functools.cached_property
     def alpha(self) -> NDArray[np.float32]:
-        """(T, D, N) chance that a drafter's draft at this row and depth is accepted, given the path's next token.
+        """(T, D, N) probability that the path's token, d rows after the round's start, was an accepted draft.
 
         Flat drafters repeat over depth. A view where all drafters are flat, or all deep, and the rows lie in one piece.
         """
@@ -211,77 +180,80 @@ class Trace:
 
     @functools.cached_property
     def gamma(self) -> NDArray[np.float32]:
-        """(T, D, N) chance of acceptance before the next token is known; NaN where the path had left the draft."""
+        """(T, D, N) mean of alpha over the target's law of that token; NaN where the path had left the draft."""
         return self._by_depth("gamma")
 
     def _by_depth(self, name: str) -> NDArray[np.float32]:
         flat, deep = self.flat_columns, self.deep_columns
         if not len(deep):
-            return self._of_rows(name + "_flat")[:, None, :]
+            return self.column(name + "_flat")[:, None, :]
         if not len(flat):
-            return self._of_rows(name + "_deep")
+            return self.column(name + "_deep")
         values = np.empty((self.rows, self.k, len(flat) + len(deep)), np.float32)
-        values[:, :, flat] = self._of_rows(name + "_flat")[:, None, :]
-        values[:, :, deep] = self._of_rows(name + "_deep")
-        return _frozen(values)
+        values[:, :, flat] = self.column(name + "_flat")[:, None, :]
+        values[:, :, deep] = self.column(name + "_deep")
+        return frozen(values)
 
     @functools.cached_property
     def proposed(self) -> NDArray[np.int16]:
         """(T, N) drafts that a round starting here proposes; k for flat drafters."""
-        return self._spread("proposed", self.k)
+        return self._for_all("proposed", self.k)
 
     @functools.cached_property
     def match_length(self) -> NDArray[np.int16]:
         """(T, N) length of a lookup drafter's match, 0 for none and for flat drafters."""
-        return self._spread("match_length", 0)
+        return self._for_all("match_length", 0)
 
-    def _spread(self, name: str, flat: int) -> NDArray[np.int16]:
+    def _for_all(self, name: str, flat: int) -> NDArray[np.int16]:
         values = np.full((self.rows, len(self.drafters)), flat, np.int16)
-        values[:, self.deep_columns] = self._of_rows(name)
-        return _frozen(values)
+        values[:, self.deep_columns] = self.column(name)
+        return frozen(values)
 
     @functools.cached_property
     def confidence(self) -> NDArray[np.float32]:
         """(T, N) the drafter's own top probability before drafting; NaN where it proposes nothing or nobody knows."""
-        return self._of_rows("confidence")
+        return self.column("confidence")
 
     @functools.cached_property
     def target_logprob(self) -> NDArray[np.float32]:
-        """(T,) natural log-probability of the token under the processed target law."""
-        return self._of_rows("target_logprob")
+        """(T,) natural log-probability of the token under the processed target law; NaN where nobody knows."""
+        return self.column("target_logprob")
 
     @functools.cached_property
     def target_entropy(self) -> NDArray[np.float32]:
-        """(T,) entropy of the processed target law, nats."""
-        return self._of_rows("target_entropy")
+        """(T,) entropy of the processed target law, nats; NaN where nobody knows."""
+        return self.column("target_entropy")
 
     @functools.cached_property
     def target_top2_margin(self) -> NDArray[np.float32]:
-        """(T,) raw logit of the target's first choice minus that of its second."""
-        return self._of_rows("target_top2_margin")
+        """(T,) raw logit of the target's first choice minus that of its second; NaN where nobody knows."""
+        return self.column("target_top2_margin")
+
+    def column(self, name: str) -> NDArray:
+        """Return a column of `hedgelab.columns.COLUMNS`, decoded, for these sequences.
+
+        One entry a row: a view where the rows lie in one piece, else gathered. `logit_row` counts in the rows of this
+        trace. TraceError where there is no such column.
+        """
+        known = [entry.name for entry in expected_columns(self.manifest)]
+        if name not in known:
+            raise TraceError(f"this trace has no column {name!r}; it has {', '.join(known)}")
+        selection, sizes, lead = self._selection, self.manifest.sizes, COLUMNS[name].shape[0]
+        if lead == "T":
+            return selection.per_row(name, sizes)
+        if lead == "S":
+            return selection.per_sequence(name)
+        if lead == "R":
+            return selection.per_record(name, sizes)
+        if name == "offsets":
+            return selection.offsets
+        return selection.ragged(RAGGED[name])[1] if name in RAGGED else selection.ragged(name)[0]
 
     # -------------------------------------------------------------- for engines
 
     def parts(self) -> Iterator[Part]:
         """Yield the trace in order, cut where the shard changes; nothing is copied but the indices of sequences."""
-        begin, end = self._begin_end
-        bounds = np.flatnonzero(np.diff(self._block, prepend=-1, append=-1))
-        for first, last in itertools.pairwise(bounds):
-            block = self._blocks[self._block[first]]
-            mine = slice(int(first), int(last))
-            yield Part(
-                alpha_flat=block["alpha_flat"],
-                gamma_flat=block["gamma_flat"],
-                alpha_deep=block["alpha_deep"],
-                gamma_deep=block["gamma_deep"],
-                proposed=block["proposed"],
-                match_length=block["match_length"],
-                confidence=block["confidence"],
-                begin=_frozen(begin[mine]),
-                end=_frozen(end[mine]),
-                sequence_id=self.sequence_id[mine],
-                position=_frozen(np.arange(first, last)),
-            )
+        return self._selection.parts(self.sequence_id)
 
     def select(self, which: ArrayLike) -> Trace:
         """Return the trace of some sequences: a mask (S,) of bool, or indices in any order, repeats allowed.
@@ -306,12 +278,8 @@ class Trace:
         if outside.any():
             raise TraceError(f"select: index {index[outside.argmax()]}; allowed: 0 to {self.sequences - 1}")
         index = index.astype(np.int64)
-        selection = Trace.__new__(Trace)
-        selection.manifest, selection.folder = self.manifest, self.folder
-        selection._blocks, selection._base_sha256 = self._blocks, self._base_sha256
-        selection._block, selection._local = self._block[index], self._local[index]
-        selection._selected = index if self._selected is None else self._selected[index]
-        return selection
+        selected = index if self._selected is None else self._selected[index]
+        return Trace(self.manifest, self._blocks, self.folder, self._base_sha256, self._selection.take(index), selected)
 
     # -------------------------------------------------------------- checks
 
@@ -342,6 +310,52 @@ class Trace:
         return list(self._value_problems) if self.folder is None else check_trace(self.folder)
 
     # -------------------------------------------------------------- other ways in and out
+
+    def describe(self) -> dict[str, Any]:
+        """Return the facts about these sequences and where they come from, as values that JSON can hold.
+
+        rows, sequences, domains and stops are of the selection; cuts and dropped of the whole recording.
+        """
+        manifest = to_document(self.manifest)
+        shards = manifest.pop("shards")
+        lengths = np.diff(self.offsets)
+        return {
+            **{name: value for name, value in manifest.items() if name not in ("domains", "settings")},
+            "folder": None if self.folder is None else str(self.folder),
+            "sha256": self.sha256,
+            "sequences": self.sequences,
+            "rows": self.rows,
+            "domains": {
+                name: {"sequences": int((self.domains == name).sum()), "rows": int(lengths[self.domains == name].sum())}
+                for name in manifest["domains"]
+            },
+            "stops": {name: int((self.stop == name).sum()) for name in STOPS},
+            "shards": len(shards),
+            "bytes": sum(shard["bytes"] for shard in shards),
+            "cuts": sum(shard["cuts"] for shard in shards),
+            "dropped": [record for shard in shards for record in shard["dropped"]],
+            "measured": self.measured,
+        }
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        encodings: Mapping[str, str] | str | None = None,
+        rows_per_shard: int | None = None,
+        logits: bool = True,
+    ) -> Trace:
+        """Write these sequences as a trace of its own into an empty or new folder, and return it opened.
+
+        encodings : None keeps those of this trace; "compact" takes for each column the smallest that holds its values
+        (fixed16 rounds by up to 7.7e-6); or a mapping from columns to encodings, the others are kept. rows_per_shard :
+        a shard ends with the sequence that reaches it; None writes one. logits : whether recorded logits go along.
+        The manifest's settings name the trace that it was cut from. TraceError for a folder that is not empty,
+        sequences that repeat, and values that an encoding can't hold.
+        """
+        from hedgelab.cutting import save_trace  # it opens traces
+
+        return save_trace(self, folder, encodings=encodings, rows_per_shard=rows_per_shard, logits=logits)
 
     @staticmethod
     def from_arrays(
@@ -377,17 +391,6 @@ class Trace:
         return trace_from_arrays(
             token, alpha, gamma, offsets, domains, drafters, k, feedback, proposed, confidence, sequence_id, depths
         )
-
-
-def _frozen(values: NDArray) -> NDArray:
-    values.flags.writeable = False
-    return values
-
-
-def _named(names: Sequence[str], index: NDArray) -> NDArray[np.str_]:
-    if index.size and not (index.min() >= 0 and index.max() < len(names)):
-        raise TraceError(f"a name index lies outside 0 to {len(names) - 1}; `check` tells where")
-    return _frozen(np.array(names, str)[index])
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:

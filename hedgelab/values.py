@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hedgelab.columns import COLUMNS, Column
 from hedgelab.manifest import Manifest
 
-__all__ = ["ragged_problems", "value_problems"]
+__all__ = ["in_chunks", "ragged_problems", "value_problems"]
 
 _CHUNK = 1 << 16  # values
 
@@ -69,7 +69,7 @@ def _place(manifest: Manifest, column: Column, index: tuple[int, ...]) -> str:
     return ", ".join(words)
 
 
-def _chunks(*arrays: NDArray) -> Iterator[tuple[int, tuple[NDArray, ...]]]:
+def in_chunks(*arrays: NDArray) -> Iterator[tuple[int, tuple[NDArray, ...]]]:
     """Yield the same rows of several arrays, a chunk at a time, each with the index of its first row."""
     length = len(arrays[0])
     widest = max(array.size for array in arrays)
@@ -81,12 +81,14 @@ def _chunks(*arrays: NDArray) -> Iterator[tuple[int, tuple[NDArray, ...]]]:
 def _range_problems(
     manifest: Manifest, column: Column, columns: Mapping[str, NDArray], sizes: Mapping[str, float]
 ) -> Iterator[str]:
-    low, high = (sizes[limit] if isinstance(limit, str) else limit for limit in (column.low, column.high))
+    low = sizes[column.low] if isinstance(column.low, str) else column.low
+    # a size is unknown where the column that decides it is missing
+    high = sizes.get(column.high, np.inf) if isinstance(column.high, str) else column.high
     nan = column.nan
     nan_allowed = nan == "always" or nan in (manifest.path, manifest.feedback) or column.name == "gamma_deep"
     finding = _Finding()
     with np.errstate(invalid="ignore"):
-        for start, (chunk,) in _chunks(columns[column.name]):
+        for start, (chunk,) in in_chunks(columns[column.name]):
             if low <= chunk.min() and chunk.max() <= high:  # false where there is a NaN
                 continue
             bad = ~((chunk >= low) & (chunk <= high))
@@ -97,7 +99,11 @@ def _range_problems(
             finding.add(bad, chunk, start)
     where = {"left": " or, where alpha is 0, NaN", "deep": " or, for a deep drafter, NaN"}
     words = where.get(nan, " or NaN" if nan_allowed else "")
-    yield from finding.report(manifest, column, f"[{low:g}, {high:g}]{words}")
+    yield from finding.report(manifest, column, f"[{_number(low)}, {_number(high)}]{words}")
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _draft_problems(manifest: Manifest, columns: Mapping[str, NDArray]) -> Iterator[str]:
@@ -108,7 +114,7 @@ def _draft_problems(manifest: Manifest, columns: Mapping[str, NDArray]) -> Itera
     depth = np.arange(alpha.shape[1])[None, :, None]
     unknown, alpha_beyond, gamma_beyond = _Finding(), _Finding(), _Finding()
     bandit = manifest.feedback == "bandit"
-    for start, (a, g, p) in _chunks(alpha, gamma, proposed):
+    for start, (a, g, p) in in_chunks(alpha, gamma, proposed):
         if not bandit:
             unknown.add(np.isnan(g) & (a != 0), g, start)
         beyond = depth >= p[:, None, :]
@@ -188,7 +194,7 @@ def _logits(columns: Mapping[str, NDArray]) -> Iterator[str]:
             yield f"logit_row: does not ascend after record {int(ascending.argmin())}"
     if "logit_id" in columns:
         finding = _Finding()
-        for start, (chunk,) in _chunks(columns["logit_id"]):
+        for start, (chunk,) in in_chunks(columns["logit_id"]):
             ids = np.sort(chunk, axis=1)
             finding.add(ids[:, 1:] == ids[:, :-1], ids, start)
         if finding.count:
