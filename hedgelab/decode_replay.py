@@ -173,7 +173,7 @@ def replay_part(
                         gain = alpha_flat if estimator else gamma_flat
                         gain_deep = alpha_deep if estimator else gamma_deep
                         start, c = ring_start[slot], column[pick]
-                        losses[pick] = 1.0 - (gain_deep[start, 0, c] if deep[pick] else gain[start, c])
+                        losses[pick] = 1.0 - np.float64(gain_deep[start, 0, c] if deep[pick] else gain[start, c])
                     else:
                         losses[pick] = 1.0 - got / k
                     observe(params, state, context, probs, pick, losses)
@@ -215,6 +215,11 @@ def replay_part(
     return total_rounds
 
 
+def _given(dtype: Any, ndim: int) -> Any:
+    """An array that the engine only reads: memory maps are read-only."""
+    return numba.types.Array(dtype, ndim, "C", readonly=True)
+
+
 _SIGNATURE = int64(
     PLAY,
     OBSERVE,
@@ -222,22 +227,22 @@ _SIGNATURE = int64(
     float64[:, ::1],  # fresh
     float64[:, ::1],  # state
     RNG,
-    int64[::1],  # begin
-    int64[::1],  # end
-    int64[::1],  # sequence_id
+    _given(int64, 1),  # begin
+    _given(int64, 1),  # end
+    _given(int64, 1),  # sequence_id
     int64,  # seed
     int64,  # replicate
-    float64[::1],  # coins
+    _given(float64, 1),  # coins
     int64[::1],  # seen
-    numba.types.Array(float32, 2, "C", readonly=True),  # alpha_flat
-    numba.types.Array(float32, 2, "C", readonly=True),  # gamma_flat
-    numba.types.Array(float32, 3, "C", readonly=True),  # alpha_deep
-    numba.types.Array(float32, 3, "C", readonly=True),  # gamma_deep
-    int64[::1],  # flat_columns
-    int64[::1],  # deep_columns
-    int64[::1],  # column
-    boolean[::1],  # deep
-    numba.types.Array(float32, 2, "C", readonly=True),  # contexts
+    _given(float32, 2),  # alpha_flat
+    _given(float32, 2),  # gamma_flat
+    _given(float32, 3),  # alpha_deep
+    _given(float32, 3),  # gamma_deep
+    _given(int64, 1),  # flat_columns
+    _given(int64, 1),  # deep_columns
+    _given(int64, 1),  # column
+    _given(boolean, 1),  # deep
+    _given(float32, 2),  # contexts
     int64,  # k
     int64,  # objective
     int64,  # estimator

@@ -75,10 +75,10 @@ def row_losses(
         return
     for column in range(flat_columns.shape[0]):
         accepted = gamma_flat[row, column] if estimator == 0 else alpha_flat[row, column]
-        out[flat_columns[column]] = 1.0 - accepted
+        out[flat_columns[column]] = 1.0 - np.float64(accepted)
     for column in range(deep_columns.shape[0]):
         accepted = gamma_deep[row, 0, column] if estimator == 0 else alpha_deep[row, 0, column]
-        out[deep_columns[column]] = 1.0 - accepted
+        out[deep_columns[column]] = 1.0 - np.float64(accepted)
 
 
 @kernel

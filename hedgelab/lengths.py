@@ -12,6 +12,8 @@ path has left a draft tree, gamma is undefined: use B or C.
 
 from __future__ import annotations
 
+import numpy as np
+
 from hedgelab._jit import kernel
 
 __all__ = ["ESTIMATORS", "committed_lengths"]
@@ -32,28 +34,28 @@ def committed_lengths(alpha_flat, gamma_flat, alpha_deep, gamma_deep, row, k, es
         length = 1.0
         for d in range(k):
             if estimator == 0:
-                reach *= gamma_flat[row + d, column]
+                reach *= np.float64(gamma_flat[row + d, column])
                 length += reach
             elif estimator == 1:
-                reach *= alpha_flat[row + d, column]
+                reach *= np.float64(alpha_flat[row + d, column])
                 length += reach
             else:
-                length += reach * gamma_flat[row + d, column]
-                reach *= alpha_flat[row + d, column]
+                length += reach * np.float64(gamma_flat[row + d, column])
+                reach *= np.float64(alpha_flat[row + d, column])
         out[flat_columns[column]] = length
     for column in range(deep_columns.shape[0]):
         reach = 1.0
         length = 1.0
         for d in range(k):
             if estimator == 0:
-                reach *= gamma_deep[row + d, d, column]
+                reach *= np.float64(gamma_deep[row + d, d, column])
                 length += reach
             elif estimator == 1:
-                reach *= alpha_deep[row + d, d, column]
+                reach *= np.float64(alpha_deep[row + d, d, column])
                 length += reach
             else:
                 if reach == 0.0:  # gamma may be undefined from here on
                     break
-                length += reach * gamma_deep[row + d, d, column]
-                reach *= alpha_deep[row + d, d, column]
+                length += reach * np.float64(gamma_deep[row + d, d, column])
+                reach *= np.float64(alpha_deep[row + d, d, column])
         out[deep_columns[column]] = length

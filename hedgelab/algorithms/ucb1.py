@@ -18,12 +18,13 @@ from hedgelab.contract import Learner
 _MEAN = 0
 _WIDTH = 1  # 1 / sqrt(n), kept so that a play is one multiply-add a drafter; infinite while n = 0
 _COUNT = 2
-_SEEN = 3
+_SUM = 3  # of rewards: sums of whole-number rewards are exact, so equal means compare equal
+_SEEN = 4
 
 
 def init(params, n):
     """Return the state before any loss."""
-    state = np.zeros((4, n))
+    state = np.zeros((5, n))
     state[_WIDTH] = math.inf
     return state
 
@@ -53,7 +54,8 @@ def observe(params, state, context, probs, pick, losses):
     """Update the pick's mean."""
     count = state[_COUNT, pick] + 1.0
     state[_COUNT, pick] = count
-    state[_MEAN, pick] += (1.0 - losses[pick] - state[_MEAN, pick]) / count
+    state[_SUM, pick] += 1.0 - losses[pick]
+    state[_MEAN, pick] = state[_SUM, pick] / count
     state[_WIDTH, pick] = 1.0 / math.sqrt(count)
     state[_SEEN, 0] += 1.0
 

@@ -1,0 +1,301 @@
+"""The decode engine against an obvious numpy loop, as plain Python, and on cases with known answers."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hedgelab as hl
+from experiments import plain_numpy
+from hedgelab import decode_replay
+
+
+def random_trace(rng, *, drafters=None, k=4, lengths=None, deep=None, binary=False):
+    """A random trace: prefix-only drafters, or drafters with a value for each depth."""
+    n = drafters or int(rng.integers(1, 6))
+    lengths = rng.integers(1, 30, rng.integers(1, 6)) if lengths is None else lengths
+    deep = bool(rng.integers(2)) if deep is None else deep
+    shape = (sum(lengths), k if deep else 1, n)
+    alpha, gamma = rng.random(shape), rng.random(shape)
+    if binary:
+        alpha = gamma = (alpha < 0.7).astype(float)
+    if deep:  # after a rejection the path has left the draft: alpha 0, gamma undefined
+        alpha[rng.random(shape) < 0.2] = 0.0
+        for d in range(1, k):
+            left = np.concatenate([np.zeros((1, n), bool), alpha[:-1, d - 1] == 0.0])
+            left &= rng.random(left.shape) < 0.8  # some kinds stay defined
+            alpha[:, d][left], gamma[:, d][left] = 0.0, np.nan
+    return hl.Trace.from_arrays(
+        token=rng.integers(0, 100, sum(lengths)),
+        alpha=alpha,
+        gamma=gamma,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        domains=[str(i % 2) for i in range(len(lengths))],
+        drafters=[f"d{i}" for i in range(n)],
+        k=k,
+        confidence=rng.random((sum(lengths), n)),
+    )
+
+
+def coins_of(trace, seed=0, replicate=0):
+    return np.concatenate(
+        [
+            hl.coins.uniforms(seed, hl.coins.COIN, int(s), 0, int(n), replicate)
+            for s, n in zip(trace.sequence_id, np.diff(trace.offsets), strict=True)
+        ]
+    )
+
+
+SETTINGS = st.fixed_dictionaries(
+    {
+        "k": st.integers(1, 4),
+        "objective_estimator": st.sampled_from(
+            [("length", "B"), ("length", "C"), ("acceptance", "gamma"), ("acceptance", "alpha")]
+        ),
+        "granularity": st.sampled_from(decode_replay.GRANULARITY),
+        "carry_over": st.booleans(),
+        "delayed": st.booleans(),
+    }
+)
+
+
+@pytest.mark.parametrize("name", hl.learners())
+@given(world=st.integers(0, 2**32 - 1), settings=SETTINGS)
+def test_replay_equals_an_obvious_loop_and_plain_python(name, world, settings):
+    rng = np.random.default_rng(world)
+    trace = random_trace(rng)
+    objective, estimator = settings.pop("objective_estimator")
+    bandit = hl.learner(name).feedback == "bandit"
+    feedback = "delayed" if settings.pop("delayed") or not bandit else "bandit"
+    options = {**settings, "objective": objective, "estimator": estimator, "feedback": feedback}
+    run = hl.replay(trace, name, **options, seed=3, replicate=2, token_game=True)
+    naive = plain_numpy.replay(
+        trace.alpha,
+        trace.gamma,
+        trace.offsets,
+        coins_of(trace, 3, 2),
+        plain_numpy.LEARNERS[name],
+        np.random.Generator(np.random.PCG64([3, 2])),
+        own_entry_only=bandit,
+        **options,
+    )
+    assert run.picks.tolist() == naive.picks
+    assert run.accepted.tolist() == naive.accepted
+    assert run.committed.tolist() == naive.committed
+    assert run.sequence_rounds.tolist() == naive.sequence_rounds
+    known = sorted(naive.expected_loss)
+    assert np.flatnonzero(~np.isnan(run.expected_loss)).tolist() == known
+    np.testing.assert_allclose(run.expected_loss[known], [naive.expected_loss[row] for row in known], atol=1e-9)
+    assert run.losses_seen[known].tolist() == [naive.losses_seen[row] for row in known]
+    plain = hl.replay(trace, name, **options, seed=3, replicate=2, token_game=True, jit=False)
+    for field in ("picks", "accepted", "committed", "sequence_rounds", "losses_seen"):
+        assert getattr(plain, field).tolist() == getattr(run, field).tolist()
+    np.testing.assert_array_equal(plain.expected_loss, run.expected_loss)  # to the bit
+
+
+def test_plain_python_uses_no_compiled_helper(monkeypatch):
+    trace = random_trace(np.random.default_rng(0))
+    expected = hl.replay(trace, "normalhedge").picks.tolist()
+
+    def refuse(*_):
+        raise AssertionError("a compiled function ran")
+
+    from hedgelab import _jit
+
+    for function in list(_jit_functions()):
+        monkeypatch.setattr(function, "_compile_for_args", refuse)
+        monkeypatch.setattr(function, "py_func", function.py_func)
+    assert hl.replay(trace, "normalhedge", jit=False).picks.tolist() == expected
+    assert _jit.uncompiled(decode_replay.draw).__globals__ is not decode_replay.__dict__
+
+
+def _jit_functions():
+    import sys
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("hedgelab"):
+            yield from (value for value in vars(module).values() if hasattr(value, "py_func"))
+
+
+def test_own_drafter_commits_k_plus_one():
+    # case B6: alpha = 1, K = 5, 128 rows: 22 rounds, mat 5.818
+    ones = np.ones((128, 1))
+    trace = hl.Trace.from_arrays(
+        token=np.zeros(128, int), alpha=ones, gamma=ones, offsets=[0, 128], domains=["x"], drafters=["self"], k=5
+    )
+    run = hl.replay(trace, "fixed", k=5)
+    assert run.rounds == 22
+    assert run.mat == pytest.approx(5.818, abs=5e-4)
+    assert run.mat_full_rounds == 6.0
+    assert run.committed.tolist() == [6] * 21 + [2]
+    assert run.accepted.tolist() == [5] * 21 + [2]
+    assert run.rows.tolist() == list(range(0, 128, 6))
+
+
+def test_eos_and_limit_inside_a_draft():
+    # cases A1, D1, D2: the path ends inside the drafts; what lies beyond is not committed
+    for rows, k, committed in ((3, 5, [3]), (19, 20, [19]), (4, 3, [4]), (5, 3, [4, 1])):
+        ones = np.ones((rows, 1))
+        trace = hl.Trace.from_arrays(
+            token=np.zeros(rows, int), alpha=ones, gamma=ones, offsets=[0, rows], domains=["x"], drafters=["a"], k=k
+        )
+        run = hl.replay(trace, "fixed", k=k)
+        assert run.committed.tolist() == committed
+        assert run.committed.sum() == rows
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_what_holds_for_every_run(world, k):
+    rng = np.random.default_rng(world)
+    trace = random_trace(rng)
+    run = hl.replay(trace, "uniform", k=k)
+    assert run.committed.sum() == trace.rows
+    assert run.sequence_rounds.sum() == run.rounds
+    assert ((run.committed >= 1) & (run.committed <= k + 1)).all()
+    assert ((run.accepted == run.committed - 1) | (run.accepted == run.committed)).all()
+    starts = set(trace.offsets.tolist())
+    assert starts - {trace.rows} <= set(run.rows.tolist())  # no round crosses the end of a sequence
+    assert (run.accepted <= run.proposed).all()
+    log = hl.metrics.RoundLog.of_replay(run)
+    assert hl.metrics.METRICS["mat"].of(log) == pytest.approx(run.mat)
+    assert hl.metrics.METRICS["mat_mean_of_requests"].of(log) == pytest.approx(run.mat_by_sequence.mean())
+    if run.full.any():  # case A2
+        assert run.mat_full_rounds == pytest.approx(1 + run.accepted[run.full].mean())
+
+
+@pytest.mark.parametrize("name", hl.learners())
+@given(world=st.integers(0, 2**32 - 1), data=st.data())
+def test_the_future_changes_no_pick(name, world, data):
+    rng = np.random.default_rng(world)
+    trace = random_trace(rng, drafters=3, lengths=[40])
+    run = hl.replay(trace, name)
+    start = int(data.draw(st.sampled_from(run.rows.tolist())))
+    alpha, gamma, confidence = trace.alpha.copy(), trace.gamma.copy(), trace.confidence.copy()
+    alpha[start:], gamma[start:] = rng.random(alpha[start:].shape), rng.random(gamma[start:].shape)
+    confidence[start + 1 :] = rng.random(confidence[start + 1 :].shape)
+    other = hl.Trace.from_arrays(
+        token=trace.token,
+        alpha=alpha,
+        gamma=gamma,
+        offsets=trace.offsets,
+        domains=["x"],
+        drafters=trace.drafters,
+        k=trace.k,
+        confidence=confidence,
+    )
+    changed = hl.replay(other, name)
+    rounds = int((run.rows <= start).sum())  # the round at `start` was chosen before its row was known
+    assert changed.picks[:rounds].tolist() == run.picks[:rounds].tolist()
+
+
+def test_coins_are_shared_and_survive_selection():
+    rng = np.random.default_rng(1)
+    trace = random_trace(rng, drafters=3, lengths=[9, 14, 30, 2])
+    whole = hl.oracles.fixed_rounds(trace, seed=5).rounds
+    picked = hl.oracles.fixed_rounds(trace.select([2, 0, 2]), seed=5).rounds
+    assert picked.tolist() == whole[[2, 0, 2]].tolist()
+    for drafter in range(3):
+        run = hl.replay(trace, hl.learner("fixed", drafter=drafter), seed=5)
+        assert run.sequence_rounds.tolist() == whole[:, drafter].tolist()
+        again = hl.replay(trace, hl.learner("fixed", drafter=drafter), coins=coins_of(trace, 5))
+        assert again.accepted.tolist() == run.accepted.tolist()
+    assert hl.replay(trace, "uniform", seed=1).picks.tolist() != hl.replay(trace, "uniform", seed=2).picks.tolist()
+
+
+def test_context_is_the_confidence_of_the_round_start():
+    rng = np.random.default_rng(2)
+    trace = random_trace(rng, drafters=4)
+
+    def play(params, state, context, rng, probs):
+        probs[:] = 0.0
+        probs[np.argmax(context)] = 1.0
+
+    def observe(params, state, context, probs, pick, losses):
+        assert np.argmax(context) == pick
+
+    policy = hl.Learner("most confident", lambda params, n: np.zeros((1, n)), play, observe)
+    run = hl.replay(trace, policy, context=True)
+    assert run.picks.tolist() == trace.confidence[run.rows].argmax(axis=1).tolist()
+    with pytest.raises(ValueError, match="plain Python"):
+        hl.replay(trace, policy, jit=True)
+
+
+def test_one_compiled_engine_serves_all_learners():
+    trace = random_trace(np.random.default_rng(3))
+    for name in hl.learners():
+        hl.replay(trace, name)
+    engine = decode_replay._compiled_engine()
+    assert len(engine.signatures) == 1
+    for name in hl.learners():
+        policy = hl.learner(name)
+        assert len(policy.play.signatures) == len(policy.observe.signatures) == 1
+
+
+def test_losses_equal_the_naive_ones():
+    rng = np.random.default_rng(4)
+    trace = random_trace(rng, deep=False, k=3, lengths=[2, 7, 3])
+    for objective, estimators in (("length", "ABC"), ("acceptance", ("gamma", "alpha"))):
+        for estimator in estimators:
+            losses = hl.feedback.losses(trace, k=3, objective=objective, estimator=estimator)
+            lag = 3 if objective == "length" else 1
+            for s, (first, last) in enumerate(zip(trace.offsets[:-1], trace.offsets[1:], strict=True)):
+                for row in range(first, last):
+                    if row + lag > last:
+                        assert np.isnan(losses[row]).all(), s
+                    else:
+                        naive = plain_numpy.row_loss(trace.alpha, trace.gamma, row, 3, objective, estimator)
+                        np.testing.assert_allclose(losses[row], naive, atol=1e-12)
+
+
+TRACE = random_trace(np.random.default_rng(5), deep=True, drafters=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"learner": "nobody"}, "no learner 'nobody'; there are hedge"),
+        ({"k": 0}, "k must be a whole number"),
+        ({"k": 2.0}, "k must be a whole number"),
+        ({"k": 5}, "at most 4, the depth recorded for d0, d1, d2; got 5"),
+        ({"objective": "speed"}, "objective must be one of acceptance, length"),
+        ({"estimator": "D"}, "estimator of objective 'length' must be one of C, B, A"),
+        ({"estimator": "A"}, "use B or C"),
+        ({"feedback": "bandit"}, "needs every drafter's loss"),
+        ({"feedback": "none"}, "feedback must be one of delayed, bandit"),
+        ({"granularity": "word"}, "granularity must be one of token, round"),
+        ({"seed": -1}, "seed must be"),
+        ({"coins": [0.5]}, "one entry a row"),
+        ({"coins": np.ones(TRACE.rows)}, r"coins must lie in \[0, 1\)"),
+        ({"learner": hl.learner("fixed", drafter=3)}, r"drafter must lie in \[0, 2\], got 3"),
+    ],
+)
+def test_bad_arguments(options, words):
+    with pytest.raises(ValueError, match=words):
+        hl.replay(TRACE, **{"learner": "hedge", **options})
+
+
+def test_bad_learners():
+    with pytest.raises(TypeError, match="registered name or a hedgelab.Learner, got int"):
+        hl.replay(TRACE, 3)
+    for shape in ((3,), (0, 3), (2, 4)):
+        policy = hl.Learner("odd", lambda params, n, shape=shape: np.zeros(shape), print, print)
+        with pytest.raises(ValueError, match=r"init must return shape \(rows, 3\)"):
+            hl.replay(TRACE, policy)
+
+
+def test_a_log_of_chosen_drafters_refuses_full_information():
+    rng = np.random.default_rng(6)
+    alpha = rng.random((20, 2))
+    trace = hl.Trace.from_arrays(
+        token=np.zeros(20, int),
+        alpha=alpha,
+        gamma=alpha,
+        offsets=[0, 20],
+        domains=["x"],
+        drafters=["a", "b"],
+        k=3,
+        feedback="bandit",
+    )
+    with pytest.raises(ValueError, match="chosen drafter's only"):
+        hl.replay(trace, "hedge")
+    assert hl.replay(trace, "ucb1").rounds > 0
