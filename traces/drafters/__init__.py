@@ -1,0 +1,57 @@
+"""Drafters: the registry. One file a kind; `base.py` says what a drafter is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hedgelab.manifest import Processing
+
+from traces.drafters import causal, exit, lookup, ngram
+from traces.drafters.base import Drafter
+from traces.targets import Target, load_target
+from traces.texts import Texts
+
+__all__ = ["KINDS", "Kind", "Surroundings"]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a drafter may need to be built: the target, the longest draft, and where relative paths begin."""
+
+    target: Target
+    k: int
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        """Return a path from the configuration, relative to the configuration's own folder."""
+        return self.folder / name
+
+    def model(self, spec: str, dtype: str) -> Target:
+        """Return the model of a drafter; a folder may be relative to the configuration's."""
+        local = self.path(spec)
+        return load_target(str(local) if local.is_dir() else spec, self.target.device, dtype)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of drafter: the type of its options and how one is made from (name, processing, options, surroundings)."""
+
+    options: type
+    make: Callable[[str, Processing, Any, Surroundings], Drafter]
+
+
+KINDS: dict[str, Kind] = {
+    "lookup": Kind(lookup.Options, lambda name, how, options, at: lookup.Lookup(name, how, at.k, options)),
+    "ngram": Kind(
+        ngram.Options,
+        lambda name, how, options, at: ngram.NGram(name, how, options, Texts.load(at.path(options.texts)), at.target),
+    ),
+    "exit": Kind(exit.Options, lambda name, how, options, at: exit.EarlyExit(name, how, options, at.target)),
+    "causal": Kind(
+        causal.Options,
+        lambda name, how, options, at: causal.Causal(name, how, at.target, at.model(options.model, options.dtype)),
+    ),
+}

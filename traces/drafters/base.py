@@ -1,0 +1,117 @@
+"""What a drafter is.
+
+A drafter proposes the next token from what the text so far shows. Two shapes:
+
+- `FlatDrafter`: a law that depends on the prefix alone. It returns logits; what becomes of them (its own temperature,
+  top-k, top-p) is decided in `traces.sampling.process`, so the law that is recorded is the law that would be sampled.
+- `DeepDrafter`: k tokens proposed at once, each certain (one-hot), so that alpha depends on the depth in the draft.
+
+Collector and live decoder drive both the same way: `begin` with the prompts of a batch, then at each step `logits` or
+`propose` once, with one more token in the prefix; `keep` when rows have ended. A drafter never sees the token that it
+is asked to draft.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import hedgelab.manifest as manifest
+import torch
+from hedgelab.manifest import Processing
+from torch import Tensor
+
+__all__ = ["PAD", "DeepDrafter", "Drafter", "DrafterError", "FlatDrafter", "Logits", "Prefix", "Proposal"]
+
+PAD = -1  # stands left of shorter prompts; no id
+
+
+class DrafterError(ValueError):
+    """A drafter cannot be built or does not fit the target; the message names both."""
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The texts so far.
+
+    tokens : (B, L) int64 on the CPU, prompts left-padded with PAD
+    hidden : after each layer of the target the hidden states (B, H) at the last token, [0] being the embedding;
+        () unless a drafter has `needs_hidden`
+    """
+
+    tokens: Tensor
+    hidden: Sequence[Tensor] = ()
+
+
+@dataclass(frozen=True)
+class Logits:
+    """values : (B, W); ids (W,) and index (V,) map columns to ids and back, None when column w is id w."""
+
+    values: Tensor
+    ids: Tensor | None = None
+    index: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """tokens : (B, k) int64, PAD behind the last one proposed; match : (B,) int64, length of the match, 0 for none."""
+
+    tokens: Tensor
+    match: Tensor
+
+
+class Drafter(ABC):
+    """What both shapes share. Subclasses hold what a batch needs between steps (caches, indices)."""
+
+    kind: str
+    needs_hidden = False
+
+    def __init__(self, name: str, processing: Processing) -> None:
+        self.name = name
+        self.processing = processing
+
+    @abstractmethod
+    def describe(self) -> manifest.Drafter:
+        """Return what the manifest says about this drafter."""
+
+    def begin(self, prompts: Tensor, capacity: int) -> None:  # noqa: B027 - most drafters keep nothing between steps
+        """Start a batch: prompts (B, P) int64, left-padded with PAD; no text will exceed `capacity` tokens."""
+
+    def keep(self, rows: Tensor) -> None:  # noqa: B027
+        """Go on with these rows (int64 indices into the present batch), in this order."""
+
+
+class FlatDrafter(Drafter):
+    """A drafter whose law depends on the prefix alone (depth 1)."""
+
+    @abstractmethod
+    def logits(self, prefix: Prefix) -> Logits:
+        """Return the logits of the next token."""
+
+    @property
+    def rule(self) -> str:
+        """The acceptance rule: an argmax draft is one-hot."""
+        return "one_hot" if self.processing.temperature == 0 else "chain"
+
+
+class DeepDrafter(Drafter):
+    """A drafter that proposes up to k certain tokens at once."""
+
+    rule = "one_hot"
+
+    @abstractmethod
+    def propose(self, prefix: Prefix) -> Proposal:
+        """Return the drafts of a round that begins here."""
+
+
+def pad_left(prompts: Sequence[Sequence[int]]) -> Tensor:
+    """Return prompts as one tensor (B, P), padded on the left.
+
+    >>> pad_left([[5], [6, 7]])
+    tensor([[-1,  5],
+            [ 6,  7]])
+    """
+    width = max(map(len, prompts))
+    rows = [[PAD] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+    return torch.tensor(rows, dtype=torch.int64)

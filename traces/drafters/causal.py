@@ -1,0 +1,57 @@
+"""Any causal language model with the target's tokenizer as a drafter, with a cache of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import hedgelab.manifest as manifest
+from hedgelab.manifest import Processing
+from torch import Tensor
+
+from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix
+from traces.kv import Stepper
+from traces.targets import Target
+
+__all__ = ["Causal", "Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """model : a target's name, a folder, or a Hugging Face repository. dtype : as for the target."""
+
+    model: str
+    dtype: str = "float32"
+
+
+class Causal(FlatDrafter):
+    """A second language model. It reads the same ids, so its tokenizer must have the target's content."""
+
+    kind = "causal"
+
+    def __init__(self, name: str, processing: Processing, target: Target, drafter: Target) -> None:
+        super().__init__(name, processing)
+        if drafter.tokenizer_sha256 != target.tokenizer_sha256:
+            raise DrafterError(
+                f"drafter {name!r}: the tokenizer of {drafter.info.name!r} ({drafter.vocabulary} ids, sha256 "
+                f"{drafter.tokenizer_sha256[:12]}) differs from that of the target {target.info.name!r} "
+                f"({target.vocabulary} ids, sha256 {target.tokenizer_sha256[:12]}); they must hold the same tokens"
+            )
+        self._drafter, self._vocabulary = drafter, target.vocabulary
+        self._stepper = Stepper(drafter.model)
+
+    @property
+    def context(self) -> int:
+        """Most tokens that the drafter reads."""
+        return self._drafter.context
+
+    def describe(self) -> manifest.Drafter:
+        return manifest.Drafter(self.name, self.kind, self.rule, 1, self.processing, self._drafter.info, {})
+
+    def begin(self, prompts: Tensor, capacity: int) -> None:
+        self._stepper.begin(prompts, capacity)
+
+    def keep(self, rows: Tensor) -> None:
+        self._stepper.keep(rows)
+
+    def logits(self, prefix: Prefix) -> Logits:
+        return Logits(self._stepper.step(prefix.tokens[:, -1]))
