@@ -117,6 +117,7 @@ def replay_part(
     contexts (T', C) float32, what is known before a round starts at a row, C = 0: nothing. Writes picks, accepted, committed (one entry a round), rounds
     (one a sequence) and, where not empty, expected_loss and losses_seen (one entry a row, in the order of the sequences).
     """
+    # loops instead of slice assignments: those would compile numba's error messages for shapes, 10 s of a first run
     n = fresh.shape[1]
     lag = rows_until_known(objective, k)
     # A loss waits for at most lag + k rows, a round has at least one row: so many rounds can be waiting at once.
@@ -136,11 +137,14 @@ def replay_part(
     for s in range(begin.shape[0]):
         first, last = begin[s], end[s]
         if coins.shape[0] > 0:
-            uniforms[: last - first] = coins[written : written + last - first]
+            for i in range(last - first):
+                uniforms[i] = coins[written + i]
         else:
             coin_streams.fill(seed, coin_streams.COIN, sequence_id[s], 0, replicate, uniforms[: last - first])
         if not carry_over:
-            state[:, :] = fresh
+            for i in range(fresh.shape[0]):
+                for j in range(n):
+                    state[i, j] = fresh[i, j]
             seen[0] = 0
         row = first
         waiting = first  # the first row whose loss has not been revealed
@@ -168,7 +172,8 @@ def replay_part(
             row += taken
             if bandit:
                 if not cut:  # a truncated reward is not the drafter's
-                    losses[:] = np.nan
+                    for i in range(n):
+                        losses[i] = np.nan
                     if objective == ACCEPTANCE:
                         gain = alpha_flat if estimator else gamma_flat
                         gain_deep = alpha_deep if estimator else gamma_deep

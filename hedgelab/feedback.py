@@ -115,7 +115,8 @@ def _fill_losses(
                     out[written],
                 )
             else:
-                out[written, :] = np.nan
+                for i in range(out.shape[1]):
+                    out[written, i] = np.nan
             written += 1
     return written
 

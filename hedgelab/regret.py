@@ -15,7 +15,7 @@ from hedgelab._jit import kernel
 from hedgelab.decode_replay import Replay
 from hedgelab.feedback import loss_of, row_losses
 
-__all__ = ["Interval", "TokenGame", "bootstrap_counts", "ratio_interval", "token_game"]
+__all__ = ["Interval", "TokenGame", "bootstrap_counts", "ratio_interval", "sum_interval", "token_game"]
 
 
 class Interval(NamedTuple):
@@ -62,6 +62,13 @@ def ratio_interval(numerator: ArrayLike, denominator: ArrayLike, counts: NDArray
     draws = (counts @ above) / (counts @ below)
     low, high = np.quantile(draws, [0.025, 0.975])
     return Interval(float(above.sum() / below.sum()), float(low), float(high))
+
+
+def sum_interval(values: ArrayLike, counts: NDArray[np.float64]) -> Interval:
+    """Return sum(values) with its percentile interval over the resamples `counts` (B, S)."""
+    terms = np.asarray(values, np.float64)
+    low, high = np.quantile(counts @ terms, [0.025, 0.975])
+    return Interval(float(terms.sum()), float(low), float(high))
 
 
 class TokenGame(NamedTuple):

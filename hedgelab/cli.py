@@ -1,0 +1,308 @@
+"""The command line: `hedgelab demo | replay | learners | metrics | trace`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from hedgelab.comparison import Advance, Comparison
+    from hedgelab.contract import Learner
+    from hedgelab.trace import Trace
+
+app = typer.Typer(
+    help="Which draft model should draft next? Replay selection policies over recorded traces.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+trace_app = typer.Typer(help="Look at recorded traces.", no_args_is_help=True)
+app.add_typer(trace_app, name="trace")
+
+TraceArgument = Annotated[str, typer.Argument(help="A bundled trace's name, or a trace folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+DraftLength = Annotated[int | None, typer.Option("--k", help="Draft length; default: the trace's, or 5 for the demo.")]
+Replicates = Annotated[int, typer.Option(help="Coin replicates to average over.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of coins and policies.", min=0)]
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    # errors that say what was wrong with the input end here in one line; anything else is a fault and keeps its traceback
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escaped(str(error))}")
+        raise typer.Exit(2) from None
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _console() -> Console:
+    # tables keep their columns when the output goes to a file
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+
+
+def _open(name: str) -> Trace:
+    from hedgelab.trace import open_trace, sample_trace
+
+    return open_trace(name) if Path(name).exists() else sample_trace(name)
+
+
+@contextmanager
+def _progress(label: str, total: int) -> Iterator[Advance]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda steps: bar.advance(task, steps)
+
+
+def _learner_from_file(reference: str) -> Learner:
+    """Return the Learner called NAME in FILE.py, from "FILE.py:NAME"."""
+    from hedgelab.contract import Learner
+
+    file, _, name = reference.rpartition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise ValueError(f"no file {file!r} (a learner in a file is given as FILE.py:NAME)")
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    if specification is None or specification.loader is None:
+        raise ValueError(f"{file}: not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[path.stem] = module  # numba finds a function's module by name
+    specification.loader.exec_module(module)
+    learner = getattr(module, name, None)
+    if not isinstance(learner, Learner):
+        there = [key for key, value in vars(module).items() if isinstance(value, Learner)]
+        raise ValueError(f"{file} has no hedgelab.Learner called {name!r}; it has {', '.join(there) or 'none'}")
+    return learner
+
+
+def _learner(reference: str, settings: list[str]) -> Learner:
+    from hedgelab.algorithms import learner
+
+    values: dict[str, float | str | None] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set needs NAME=VALUE, got {setting!r}")
+        try:
+            values[name] = float(text)
+        except ValueError:
+            values[name] = None if text == "none" else text
+    policy = _learner_from_file(reference) if ":" in reference else learner(reference)
+    return policy.with_values(**values)
+
+
+def _print_comparison(comparison: Comparison, console: Console) -> None:
+    from hedgelab.comparison import POOLED, cell
+
+    summary = comparison.summary()
+    settings = ", ".join(f"{name}={value}" for name, value in comparison.settings.items())
+    trace = comparison.trace
+    console.print(
+        f"[bold]{_escaped(trace.manifest.name)}[/]: {trace.sequences} prompts, {trace.rows} tokens, "
+        f"{len(trace.drafters)} drafters; {settings}"
+    )
+    pooled = Table(title=f"{POOLED}, 95% intervals over prompts", title_justify="left")
+    for heading in ("policy", "feedback", "MAT (tokens / rounds)", "MAT (mean of prompts)", "rounds", "regret in rounds"):
+        pooled.add_column(heading, justify="left" if heading in ("policy", "feedback") else "right")
+    for policy in comparison.policies:
+        numbers = summary[POOLED][policy.name]
+        name = f"{policy.name}: {comparison.best_fixed}" if policy.name == "best fixed drafter" else policy.name
+        pooled.add_row(
+            _escaped(name),
+            policy.feedback if policy.kind == "learner" else "oracle",
+            cell(numbers["mat"]),
+            cell(numbers["mat_mean_of_requests"]),
+            cell(numbers["rounds"], 0),
+            cell(numbers["regret_rounds"], 0),
+        )
+    console.print(pooled)
+    by_domain = Table(title="MAT (tokens / rounds) by domain, ± half of the 95% interval", title_justify="left")
+    by_domain.add_column("policy")
+    for domain in comparison.domains:
+        by_domain.add_column(domain, justify="right")
+    for policy in comparison.policies:
+        intervals = [summary[domain][policy.name]["mat"] for domain in comparison.domains]
+        by_domain.add_row(_escaped(policy.name), *(f"{i.estimate:.2f} ±{(i.high - i.low) / 2:.2f}" for i in intervals))
+    console.print(by_domain)
+
+
+@app.command()
+def demo(
+    trace: Annotated[str, typer.Option(help="A bundled trace's name (t06, greedy), or a trace folder.")] = "t06",
+    k: DraftLength = None,
+    figure: Annotated[Path, typer.Option(help="Where to draw; the suffix chooses the format.")] = Path("hedgelab-demo.png"),
+    as_json: AsJson = False,
+    replicates: Replicates = 8,
+    seed: Seed = 0,
+) -> None:
+    """Replay every learner and oracle on a bundled real trace; print the comparison and draw the figure."""
+    from hedgelab.comparison import STREAMS, compare, default_learners, regret_curves
+
+    with _plain_errors():
+        recorded = _open(trace)
+        # 5 drafts a round unless the trace holds fewer
+        length = min(5, recorded.k) if k is None else k
+        policies = default_learners()
+        curves_of = [policy.name for policy in policies if policy.feedback != "bandit"]
+        with _progress("replaying", replicates * (len(policies) + 1) + STREAMS * len(curves_of)) as advance:
+            comparison = compare(
+                recorded, policies, k=length, replicates=replicates, seed=seed, objective="length", advance=advance
+            )
+            curves = regret_curves(recorded, curves_of, k=length, objective="length", seed=seed, advance=advance)
+        from hedgelab.figure import draw
+
+        draw(comparison, curves, figure)
+        if as_json:
+            print(json.dumps({**comparison.document(), "figure": str(figure)}, indent=1))
+            return
+        console = _console()
+        _print_comparison(comparison, console)
+        console.print(f"figure: {figure}", soft_wrap=True)
+
+
+@app.command()
+def replay(
+    trace: TraceArgument = "t06",
+    learner: Annotated[str, typer.Option(help="A registered name, or FILE.py:NAME for your own.")] = "normalhedge",
+    setting: Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, NAME=VALUE.")] = None,
+    k: DraftLength = None,
+    objective: Annotated[str, typer.Option(help="length or acceptance.")] = "length",
+    estimator: Annotated[str | None, typer.Option(help="C, B, A (length); gamma, alpha (acceptance).")] = None,
+    feedback: Annotated[str | None, typer.Option(help="delayed or bandit; default: what the learner is made for.")] = None,
+    granularity: Annotated[str, typer.Option(help="Learn at every token, or round starts only.")] = "token",
+    carry_over: Annotated[bool, typer.Option(help="Keep the learner's state across prompts.")] = False,
+    context: Annotated[bool, typer.Option(help="Show learners the drafters' confidences.")] = False,
+    replicates: Replicates = 1,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Replay one learner over a trace, beside the oracles."""
+    from hedgelab.comparison import compare
+
+    with _plain_errors():
+        recorded = _open(trace)
+        policy = _learner(learner, setting or [])
+        options: dict[str, Any] = {
+            "objective": objective,
+            "estimator": estimator,
+            "feedback": feedback,
+            "granularity": granularity,
+            "carry_over": carry_over,
+            "context": context,
+        }
+        with _progress("replaying", 2 * replicates) as advance:
+            comparison = compare(recorded, [policy], k=k, replicates=replicates, seed=seed, advance=advance, **options)
+        if as_json:
+            print(json.dumps(comparison.document(), indent=1))
+            return
+        _print_comparison(comparison, _console())
+
+
+@app.command()
+def learners(as_json: AsJson = False) -> None:
+    """List the learners: feedback, parameters, bound, reference, file."""
+    from hedgelab.algorithms import LEARNERS
+
+    rows = [
+        {
+            "name": policy.name,
+            "feedback": policy.feedback,
+            "parameters": {name: parameter.default for name, parameter in policy.parameters.items()},
+            "bound": policy.bound,
+            "reference": policy.reference,
+            "file": f"hedgelab/algorithms/{Path(policy.file).name}",
+        }
+        for policy in LEARNERS.values()
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    table = Table()
+    for heading in ("name", "feedback", "parameters", "bound on regret", "reference", "file"):
+        table.add_column(heading, no_wrap=heading in ("name", "file"))
+    for row in rows:
+        parameters = ", ".join(f"{name}={value}" for name, value in row["parameters"].items())  # type: ignore[attr-defined]
+        cells = (row["name"], row["feedback"], parameters, row["bound"], row["reference"], row["file"])
+        table.add_row(*(_escaped(str(text)) for text in cells))
+    _console().print(table)
+
+
+@app.command()
+def metrics() -> None:
+    """List every metric with its formula and aggregation."""
+    from hedgelab.metrics import METRICS
+
+    table = Table()
+    for heading in ("metric", "formula", "aggregation"):
+        table.add_column(heading, no_wrap=heading == "metric")
+    for name, metric in METRICS.items():
+        table.add_row(name, _escaped(metric.formula), _escaped(metric.aggregation))
+    _console().print(table)
+
+
+@trace_app.command("show")
+def show(trace: TraceArgument, as_json: AsJson = False) -> None:
+    """Show what a trace holds and where it comes from."""
+    with _plain_errors():
+        facts = _open(trace).describe()
+        if as_json:
+            print(json.dumps(facts, indent=1))
+            return
+        console = _console()
+        drafters = facts.pop("drafters")
+        domains = facts.pop("domains")
+        table = Table(show_header=False)
+        for name, value in facts.items():
+            if isinstance(value, dict):
+                value = ", ".join(f"{key}: {entry}" for key, entry in value.items())
+            table.add_row(name, _escaped(str(value)))
+        console.print(table)
+        table = Table(title="drafters", title_justify="left")
+        for heading in ("name", "kind", "rule", "depth", "processing", "details"):
+            table.add_column(heading)
+        for drafter in drafters:
+            texts = (
+                ", ".join(f"{key}: {entry}" for key, entry in value.items()) if isinstance(value, dict) else str(value)
+                for value in (drafter[key] for key in ("name", "kind", "rule", "depth", "processing", "details"))
+            )
+            table.add_row(*(_escaped(text) for text in texts))
+        console.print(table)
+        table = Table(title="domains", title_justify="left")
+        for heading in ("domain", "prompts", "tokens"):
+            table.add_column(heading)
+        for name, entry in domains.items():
+            table.add_row(_escaped(name), str(entry["sequences"]), str(entry["rows"]))
+        console.print(table)
+
+
+@trace_app.command("check")
+def check(folder: Annotated[Path, typer.Argument(help="A trace folder.")]) -> None:
+    """Check every byte of a trace; list all problems, and end with status 1 if there are any."""
+    from hedgelab.checking import check_trace
+
+    with _plain_errors():
+        problems = check_trace(folder)
+    console = _console()
+    for problem in problems:
+        console.print(_escaped(problem), soft_wrap=True)
+    if problems:
+        console.print(f"[bold red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/] in {folder}", soft_wrap=True)
+        raise typer.Exit(1)
+    console.print(f"no problems in {folder}", soft_wrap=True)

@@ -1,0 +1,217 @@
+"""Policies and oracles side by side on one trace: the computation behind `hedgelab demo` and `hedgelab replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgelab import bounds, oracles
+from hedgelab.algorithms import LEARNERS, learner
+from hedgelab.contract import Learner
+from hedgelab.decode_replay import replay
+from hedgelab.feedback import draft_length, loss_range
+from hedgelab.regret import Interval, bootstrap_counts, ratio_interval, sum_interval, token_game
+from hedgelab.trace import Trace
+
+__all__ = ["POOLED", "Comparison", "Curves", "Policy", "compare", "default_learners", "regret_curves"]
+
+POOLED = "all domains"
+REPLICATES = 8  # coin replicates a policy is averaged over: they sharpen each prompt's mean, they add no prompts
+RESAMPLES = 2000
+STREAMS = 12
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One line of a comparison. S sequences.
+
+    kind : "learner", or "oracle" (knows what a decoder cannot)
+    rounds : (S,) float64, rounds of each sequence, mean over coins (exact for oracles that have an expectation)
+    """
+
+    name: str
+    kind: str
+    feedback: str
+    rounds: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Policies on one trace, with paired bootstrap intervals over prompts (95%, percentile, drawn within domains)."""
+
+    trace: Trace
+    settings: dict[str, Any]
+    best_fixed: str
+    policies: tuple[Policy, ...]
+
+    @property
+    def tokens(self) -> NDArray[np.float64]:
+        """(S,) committed tokens of each sequence, the same for every policy."""
+        return np.diff(self.trace.offsets).astype(np.float64)
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains of the trace, in its own order."""
+        there = set(self.trace.domains.tolist())
+        return tuple(name for name in self.trace.manifest.domains if name in there)
+
+    def summary(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Return {domain or "all domains": {policy: numbers}}.
+
+        mat : all tokens / all rounds; mat_mean_of_requests : mean over prompts of tokens / rounds
+        rounds : sum over prompts; regret_rounds : rounds minus those that the best fixed drafter needs on average
+        """
+        reference = next(policy for policy in self.policies if policy.name == BEST_FIXED).rounds
+        table: dict[str, dict[str, dict[str, Any]]] = {}
+        for domain in (*self.domains, POOLED):
+            here = np.full(self.trace.sequences, True) if domain == POOLED else self.trace.domains == domain
+            tokens = self.tokens[here]
+            counts = bootstrap_counts(
+                self.trace.prompt_ids[here], strata=self.trace.domains[here], resamples=RESAMPLES, seed=0
+            )
+            table[domain] = {}
+            for policy in self.policies:
+                rounds = policy.rounds[here]
+                table[domain][policy.name] = {
+                    "mat": ratio_interval(tokens, rounds, counts),
+                    "mat_mean_of_requests": ratio_interval(tokens / rounds, np.ones_like(rounds), counts),
+                    "rounds": sum_interval(rounds, counts),
+                    "regret_rounds": sum_interval(rounds - reference[here], counts),
+                }
+        return table
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as values that JSON can hold."""
+        return {
+            "trace": {"name": self.trace.manifest.name, "sha256": self.trace.sha256, "sequences": self.trace.sequences},
+            "settings": self.settings,
+            "best_fixed_drafter": self.best_fixed,
+            "policies": {
+                policy.name: {"kind": policy.kind, "feedback": policy.feedback} for policy in self.policies
+            },
+            "interval": f"95%, percentile bootstrap over prompts within domains, {RESAMPLES} resamples, paired",
+            "results": {
+                domain: {
+                    name: {key: interval._asdict() for key, interval in numbers.items()}
+                    for name, numbers in rows.items()
+                }
+                for domain, rows in self.summary().items()
+            },
+        }
+
+
+BEST_FIXED = "best fixed drafter"
+ORACLES = (BEST_FIXED, "best fixed per prompt", "clairvoyant switching")
+
+
+def default_learners() -> tuple[Learner, ...]:
+    """Return every registered learner with its defaults; `fixed` is left to the oracles, which say which drafter is best."""
+    return tuple(learner(name) for name in LEARNERS if name != "fixed")
+
+
+def compare(
+    trace: Trace,
+    policies: Iterable[Learner],
+    *,
+    k: int | None = None,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+    advance: Advance = lambda _: None,
+    **options: Any,
+) -> Comparison:
+    """Return policies and oracles on one trace under the same coins.
+
+    options go to `replay`; a learner meets the feedback that it is made for unless they say otherwise.
+    """
+    k = draft_length(trace, k)
+    if isinstance(replicates, bool) or not isinstance(replicates, int) or replicates < 1:
+        raise ValueError(f"replicates must be a whole number of at least 1, got {replicates!r}")
+    rows: list[Policy] = []
+    for policy in policies:
+        total = np.zeros(trace.sequences)
+        for replicate in range(replicates):
+            run = replay(trace, policy, k=k, seed=seed, replicate=replicate, **options)
+            total += run.sequence_rounds
+            advance(1)
+        rows.append(Policy(policy.name, "learner", run.settings["feedback"], total / replicates))
+    fixed = oracles.expected_fixed_rounds(trace, k=k)
+    switching = np.zeros(trace.sequences)
+    for replicate in range(replicates):
+        switching += oracles.clairvoyant_rounds(trace, k=k, seed=seed, replicate=replicate)
+        advance(1)
+    for name, rounds in zip(ORACLES, (fixed.overall, fixed.per_query, switching / replicates), strict=True):
+        rows.append(Policy(name, "oracle", "all", rounds))
+    return Comparison(
+        trace=trace,
+        settings={"k": k, "replicates": replicates, "seed": seed, **options},
+        best_fixed=trace.drafters[fixed.best],
+        policies=tuple(rows),
+    )
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Token-game regret per token at given numbers of tokens, over bootstrap streams of prompts.
+
+    tokens : (M,); per_token : {learner: (streams, M)}; hedge_bound : (streams, M)
+    """
+
+    tokens: NDArray[np.int64]
+    per_token: dict[str, NDArray[np.float64]]
+    hedge_bound: NDArray[np.float64]
+
+
+def regret_curves(
+    trace: Trace,
+    names: Iterable[str],
+    *,
+    k: int | None = None,
+    objective: str = "length",
+    streams: int = STREAMS,
+    seed: int = 0,
+    advance: Advance = lambda _: None,
+) -> Curves:
+    """Return the token game's static regret per token of learners whose state is carried through a stream of prompts.
+
+    A stream holds as many prompts as the trace, drawn with replacement, in random order: the spread over streams is the
+    bootstrap's. The bound is Hedge's under the delays of its own run (`bounds.hedge_path`); it holds for no other learner.
+    """
+    k = draft_length(trace, k)
+    n = len(trace.drafters)
+    rng = np.random.default_rng(seed)
+    orders = [rng.integers(0, trace.sequences, trace.sequences) for _ in range(streams)]
+    # the lag keeps each sequence's last k - 1 rows out of the game
+    lost = (k if objective == "length" else 1) - 1
+    lengths = np.maximum(np.diff(trace.offsets) - lost, 0)
+    shortest = min(int(lengths[order].sum()) for order in orders)
+    times = np.unique(np.geomspace(1, shortest, 60).astype(np.int64))
+    per_token: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
+    bound = []
+    for order in orders:
+        stream = trace.select(order)
+        for name in per_token:
+            run = replay(stream, name, k=k, objective=objective, carry_over=True, token_game=True, seed=seed)
+            per_token[name].append(token_game(run, times).regret / times)
+            if name == "hedge" and run.expected_loss is not None and run.losses_seen is not None:
+                seen = run.losses_seen[~np.isnan(run.expected_loss)]
+                rates = 2.0 * np.sqrt(np.log(n) / (seen + 1))
+                width = loss_range(objective, k)
+                path = bounds.hedge_path(rates, np.arange(len(seen)) - seen, n, loss_range=width)
+                bound.append(path[times - 1] / times)
+            advance(1)
+    return Curves(times, {name: np.array(rows) for name, rows in per_token.items()}, np.array(bound))
+
+
+def cell(interval: Interval, digits: int = 3) -> str:
+    """Return an interval as text.
+
+    >>> cell(Interval(2.0, 1.9, 2.1), 2)
+    '2.00 [1.90, 2.10]'
+    """
+    return f"{interval.estimate:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
