@@ -158,7 +158,7 @@ class TraceWriter:
         if MANIFEST not in names or self._manifest != found:
             self._write_manifest(self._manifest)  # before files go, so that it never names one that is gone
         for name in self.discarded:
-            (self.folder / name).unlink()
+            (self.folder / name).unlink(missing_ok=True)  # writing the manifest used up its *.tmp
 
     def _keep_sound_shards(self) -> None:
         """Forget the recorded shards from the first one on that is not as it was written."""
