@@ -47,8 +47,8 @@ def hedge(T: int, N: int, *, delay: int = 0, loss_range: float = 1.0) -> float:
 def hedge_anytime(T: int, N: int, *, delay: int = 0, loss_range: float = 1.0, scale: float = 2.0) -> float:
     """Return the bound of Hedge with rate scale * sqrt(ln N / t), t - 1 losses seen; T need not be known beforehand.
 
-    Without delay at most (1/scale + scale/4) sqrt(T ln N) for losses in [0, 1]; with delay, `hedge_path` with the rates and missing
-    losses of a constant delay, which is the worst pattern that never has more than `delay` losses missing.
+    Without delay at most (1/scale + scale/4) sqrt(T ln N) for losses in [0, 1]. With delay: the largest value of `hedge_path` at T over
+    all patterns in which at most `delay` losses are ever missing.
 
     >>> hedge_anytime(1000, 8) <= math.sqrt(1000 * math.log(8))
     True
@@ -57,9 +57,10 @@ def hedge_anytime(T: int, N: int, *, delay: int = 0, loss_range: float = 1.0, sc
     if N == 1:
         return 0.0
     play = np.arange(T)
-    missing = np.minimum(play, delay)
+    missing = np.minimum(play, delay)  # every term of the sum is largest when as much as can be is missing ...
     rates = scale * np.sqrt(math.log(N) / (play - missing + 1.0))
-    return float(hedge_path(rates, missing, N, loss_range=loss_range)[-1])
+    lowest = scale * math.sqrt(math.log(N) / T)  # ... and the first term when nothing is
+    return float(math.log(N) / lowest + loss_range**2 * (rates * (1 + 2 * missing)).sum() / 8)
 
 
 def hedge_path(rates: ArrayLike, missing: ArrayLike, N: int, *, loss_range: float = 1.0) -> NDArray[np.float64]:

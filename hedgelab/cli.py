@@ -79,11 +79,12 @@ def _learner_from_file(reference: str) -> Learner:
     path = Path(file)
     if not path.is_file():
         raise ValueError(f"no file {file!r} (a learner in a file is given as FILE.py:NAME)")
-    specification = importlib.util.spec_from_file_location(path.stem, path)
+    module_name = f"learners_of_{path.stem}"  # not the bare stem: a file json.py must not become the module json
+    specification = importlib.util.spec_from_file_location(module_name, path)
     if specification is None or specification.loader is None:
         raise ValueError(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(specification)
-    sys.modules[path.stem] = module  # numba finds a function's module by name
+    sys.modules[module_name] = module  # numba finds a function's module by name
     specification.loader.exec_module(module)
     learner = getattr(module, name, None)
     if not isinstance(learner, Learner):

