@@ -2,7 +2,8 @@
 
     python -m experiments.bench_replay
 
-CPU time of one thread, contenders interleaved; a probe of this core's exponentials stands beside, since shared machines vary.
+CPU time of one thread, contenders interleaved; a probe of this core's exponentials stands beside, since shared
+machines vary.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The decode replay as a researcher would write it in numpy: one obvious loop, no compiled code.
 
-The baseline of the speed benchmark and the twin that the engine's tests compare with; it shares no code with either engine or
-learners of `hedgelab`.
+The baseline of the speed benchmark and the twin that the engine's tests compare with; it shares no code with either
+engine or learners of `hedgelab`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 
@@ -131,7 +132,9 @@ class Ucb1:
             best = self.count == 0
         else:
             # exact ties matter, so the width is rounded as sqrt(2 ln t) * (1 / sqrt(n))
-            index = self.gain / self.count + math.sqrt(2 * math.log(max(self.count.sum(), 1.5))) * (1 / np.sqrt(self.count))
+            index = self.gain / self.count + math.sqrt(2 * math.log(max(self.count.sum(), 1.5))) * (
+                1 / np.sqrt(self.count)
+            )
             best = index == index.max()
         return best / best.sum()
 
@@ -202,7 +205,7 @@ def replay(
     run, n = Run(), alpha.shape[2]
     learner, seen = make_learner(n), 0
     lag = k if objective == "length" else 1
-    for first, last in zip(offsets[:-1], offsets[1:], strict=True):
+    for first, last in itertools.pairwise(offsets):
         if not carry_over:
             learner, seen = make_learner(n), 0
         row, waiting, played = first, first, {}

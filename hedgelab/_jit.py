@@ -20,7 +20,9 @@ from typing import Any
 
 import llvmlite.binding
 import numba
-from numba.core import config
+from numba.core import config as _numba_config
+
+config: Any = _numba_config  # its names are set at run time
 
 __all__ = ["cache_folder", "kernel", "plain", "source_hash", "uncompiled"]
 

@@ -3,10 +3,10 @@ r"""Acceptance of a draft token: alpha given the path's token, gamma given only 
     rule          alpha                     gamma
     chain         min(1, q(x) / p(x))       sum_v min(p(v), q(v)) = 1 - TV(p, q)     draft ~ q, rejection sampling
     one_hot       1[x = y]                  p(y)                                     draft is the token y
-    independent   q(x)                      sum_v p(v) q(v)                          draft ~ q must match an own sample of p
+    independent   q(x)                      sum_v p(v) q(v)                          draft ~ q must equal a sample of p
 
-p and q are the laws as sampled, after all processing of logits. Always E_p alpha = gamma. Leviathan, Kalman and Matias 2023
-(Theorem 3.5) for the chain; given the output x, it was an accepted draft with probability exactly alpha(x).
+p and q are the laws as sampled, after all processing of logits. Always E_p alpha = gamma. Leviathan, Kalman and
+Matias 2023 (Theorem 3.5) for the chain; given the output x, it was an accepted draft with probability exactly alpha(x).
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def one_hot(p: ArrayLike, draft: ArrayLike, token: ArrayLike) -> Pair:
 
 
 def independent(p: ArrayLike, q: ArrayLike, token: ArrayLike) -> Pair:
-    """Return (alpha, gamma) of a draft from q that must equal an independent sample of p. Lossless, and worse than `chain`.
+    """Return (alpha, gamma) of a draft from q that must equal an independent sample of p. Lossless, and worse than
+    `chain`.
 
     >>> round(float(independent([0.6, 0.2, 0.1, 0.1], [0.7, 0.2, 0.05, 0.05], 0)[1]), 12)
     0.47
@@ -88,15 +89,16 @@ def independent(p: ArrayLike, q: ArrayLike, token: ArrayLike) -> Pair:
 def gamma_interval(log_p: ArrayLike, log_q: ArrayLike, tail_p: ArrayLike, tail_q: ArrayLike) -> Pair:
     """Return (low, high) around the chain rule's gamma from log-probabilities at M common ids and the masses elsewhere.
 
-    log_p, log_q : (..., M); tail_p, tail_q : (...). gamma lies in [overlap, overlap + min(tail_p, tail_q)], both ends moved
-    outward by the rounding of float32 records.
+    log_p, log_q : (..., M); tail_p, tail_q : (...). gamma lies in [overlap, overlap + min(tail_p, tail_q)], both
+    ends moved outward by the rounding of float32 records.
 
     >>> low, high = gamma_interval(np.log([0.5, 0.3]), np.log([0.4, 0.2]), 0.2, 0.4)
     >>> round(float(low), 5), round(float(high), 5)
     (0.6, 0.8)
     """
     overlap = np.exp(np.minimum(np.asarray(log_p, np.float64), np.asarray(log_q, np.float64))).sum(axis=-1)
-    # a float32 log-probability l is off by |l| 2^-24, so its probability by at most e^-1 2^-24; sums of float32 laws by about 1e-6
+    # a float32 log-probability l is off by |l| 2^-24, so its probability by at most e^-1 2^-24; sums of float32 laws
+    # by about 1e-6
     slack = 2e-6
     rest = np.minimum(np.asarray(tail_p, np.float64), np.asarray(tail_q, np.float64))
     return np.maximum(overlap - slack, 0.0), np.minimum(overlap + rest + slack, 1.0)

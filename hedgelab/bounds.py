@@ -31,9 +31,10 @@ def _checked(T: int, N: int, delay: int, loss_range: float) -> None:
 def hedge(T: int, N: int, *, delay: int = 0, loss_range: float = 1.0) -> float:
     """Return Hedge's bound with the fixed rate tuned to T, losses in an interval of width `loss_range`.
 
-    Without delay: sqrt(T ln N / 2), rate sqrt(8 ln N / T), on every sequence (Cesa-Bianchi and Lugosi 2006, Theorem 2.2). When a loss
-    may be missing for `delay` further plays, with D the sum over plays of the losses missing, at most sum_t min(t, delay), and rate
-    sqrt(8 ln N / (T + 2D)): sqrt((T + 2D) ln N / 2), see `hedge_path`. The bound holds for that rate, not for the one tuned to T alone.
+    Without delay: sqrt(T ln N / 2), rate sqrt(8 ln N / T), on every sequence (Cesa-Bianchi and Lugosi 2006, Theorem
+    2.2). When a loss may be missing for `delay` further plays, with D the sum over plays of the losses missing, at
+    most sum_t min(t, delay), and rate sqrt(8 ln N / (T + 2D)): sqrt((T + 2D) ln N / 2), see `hedge_path`. The bound
+    holds for that rate, not for the one tuned to T alone.
 
     >>> round(hedge(512, 7), 1)
     22.3
@@ -47,8 +48,8 @@ def hedge(T: int, N: int, *, delay: int = 0, loss_range: float = 1.0) -> float:
 def hedge_anytime(T: int, N: int, *, delay: int = 0, loss_range: float = 1.0, scale: float = 2.0) -> float:
     """Return the bound of Hedge with rate scale * sqrt(ln N / t), t - 1 losses seen; T need not be known beforehand.
 
-    Without delay at most (1/scale + scale/4) sqrt(T ln N) for losses in [0, 1]. With delay: the largest value of `hedge_path` at T over
-    all patterns in which at most `delay` losses are ever missing.
+    Without delay at most (1/scale + scale/4) sqrt(T ln N) for losses in [0, 1]. With delay: the largest value of
+    `hedge_path` at T over all patterns in which at most `delay` losses are ever missing.
 
     >>> hedge_anytime(1000, 8) <= math.sqrt(1000 * math.log(8))
     True
@@ -70,10 +71,11 @@ def hedge_path(rates: ArrayLike, missing: ArrayLike, N: int, *, loss_range: floa
 
         R_t <= ln N / eta_t + B^2 sum_{s <= t} eta_s (1 + 2 d_s) / 8
 
-    Pathwise, for every pattern of delays. Proof: weights with *all* earlier losses have regret at most ln N / eta_t + B^2 sum eta_s / 8
-    (the mixability gap is at most eta B^2 / 8 by Hoeffding's lemma, and mix losses with falling rates sum to at most
-    min L + ln N / eta_t; de Rooij et al. 2014, Lemmas 1 and 2). The weights played lack d_s loss vectors; moving the log-weights by
-    eta M with M of range d B changes <w, l> at the rate eta Cov_w(M, l), at most eta d B^2 / 4. Derived here, checked on adversaries.
+    Pathwise, for every pattern of delays. Proof: weights with *all* earlier losses have regret at most ln N / eta_t
+    + B^2 sum eta_s / 8 (the mixability gap is at most eta B^2 / 8 by Hoeffding's lemma, and mix losses with falling
+    rates sum to at most min L + ln N / eta_t; de Rooij et al. 2014, Lemmas 1 and 2). The weights played lack d_s
+    loss vectors; moving the log-weights by eta M with M of range d B changes <w, l> at the rate eta Cov_w(M, l), at
+    most eta d B^2 / 4. Derived here, checked on adversaries.
 
     >>> hedge_path([0.5, 0.5], [0, 0], 2).round(4).tolist()
     [1.4488, 1.5113]

@@ -38,7 +38,8 @@ Seed = Annotated[int, typer.Option(help="Seed of coins and policies.", min=0)]
 
 @contextmanager
 def _plain_errors() -> Iterator[None]:
-    # errors that say what was wrong with the input end here in one line; anything else is a fault and keeps its traceback
+    # errors that say what was wrong with the input end here in one line; anything else is a fault and keeps its
+    # traceback
     try:
         yield
     except (ValueError, TypeError, OSError) as error:
@@ -50,6 +51,11 @@ def _escaped(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
+
+
+def _words(value: object) -> str:
+    """Return a table cell's text: of a dict its entries as name=value."""
+    return ", ".join(f"{key}={entry}" for key, entry in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _console() -> Console:
@@ -120,7 +126,14 @@ def _print_comparison(comparison: Comparison, console: Console) -> None:
         f"{len(trace.drafters)} drafters; {settings}"
     )
     pooled = Table(title=f"{POOLED}, 95% intervals over prompts", title_justify="left")
-    for heading in ("policy", "feedback", "MAT (tokens / rounds)", "MAT (mean of prompts)", "rounds", "regret in rounds"):
+    for heading in (
+        "policy",
+        "feedback",
+        "MAT (tokens / rounds)",
+        "MAT (mean of prompts)",
+        "rounds",
+        "regret in rounds",
+    ):
         pooled.add_column(heading, justify="left" if heading in ("policy", "feedback") else "right")
     for policy in comparison.policies:
         numbers = summary[POOLED][policy.name]
@@ -148,7 +161,9 @@ def _print_comparison(comparison: Comparison, console: Console) -> None:
 def demo(
     trace: Annotated[str, typer.Option(help="A bundled trace's name (t06, greedy), or a trace folder.")] = "t06",
     k: DraftLength = None,
-    figure: Annotated[Path, typer.Option(help="Where to draw; the suffix chooses the format.")] = Path("hedgelab-demo.png"),
+    figure: Annotated[Path, typer.Option(help="Where to draw; the suffix chooses the format.")] = Path(
+        "hedgelab-demo.png"
+    ),
     as_json: AsJson = False,
     replicates: Replicates = 8,
     seed: Seed = 0,
@@ -186,7 +201,9 @@ def replay(
     k: DraftLength = None,
     objective: Annotated[str, typer.Option(help="length or acceptance.")] = "length",
     estimator: Annotated[str | None, typer.Option(help="C, B, A (length); gamma, alpha (acceptance).")] = None,
-    feedback: Annotated[str | None, typer.Option(help="delayed or bandit; default: what the learner is made for.")] = None,
+    feedback: Annotated[
+        str | None, typer.Option(help="delayed or bandit; default: what the learner is made for.")
+    ] = None,
     granularity: Annotated[str, typer.Option(help="Learn at every token, or round starts only.")] = "token",
     carry_over: Annotated[bool, typer.Option(help="Keep the learner's state across prompts.")] = False,
     context: Annotated[bool, typer.Option(help="Show learners the drafters' confidences.")] = False,
@@ -239,9 +256,7 @@ def learners(as_json: AsJson = False) -> None:
     for heading in ("name", "feedback", "parameters", "bound on regret", "reference", "file"):
         table.add_column(heading, no_wrap=heading in ("name", "file"))
     for row in rows:
-        parameters = ", ".join(f"{name}={value}" for name, value in row["parameters"].items())  # type: ignore[attr-defined]
-        cells = (row["name"], row["feedback"], parameters, row["bound"], row["reference"], row["file"])
-        table.add_row(*(_escaped(str(text)) for text in cells))
+        table.add_row(*(_escaped(_words(value)) for value in row.values()))
     _console().print(table)
 
 
@@ -271,19 +286,14 @@ def show(trace: TraceArgument, as_json: AsJson = False) -> None:
         domains = facts.pop("domains")
         table = Table(show_header=False)
         for name, value in facts.items():
-            if isinstance(value, dict):
-                value = ", ".join(f"{key}: {entry}" for key, entry in value.items())
-            table.add_row(name, _escaped(str(value)))
+            table.add_row(name, _escaped(_words(value)))
         console.print(table)
         table = Table(title="drafters", title_justify="left")
         for heading in ("name", "kind", "rule", "depth", "processing", "details"):
             table.add_column(heading)
         for drafter in drafters:
-            texts = (
-                ", ".join(f"{key}: {entry}" for key, entry in value.items()) if isinstance(value, dict) else str(value)
-                for value in (drafter[key] for key in ("name", "kind", "rule", "depth", "processing", "details"))
-            )
-            table.add_row(*(_escaped(text) for text in texts))
+            cells = (drafter[key] for key in ("name", "kind", "rule", "depth", "processing", "details"))
+            table.add_row(*(_escaped(_words(value)) for value in cells))
         console.print(table)
         table = Table(title="domains", title_justify="left")
         for heading in ("domain", "prompts", "tokens"):
@@ -304,6 +314,8 @@ def check(folder: Annotated[Path, typer.Argument(help="A trace folder.")]) -> No
     for problem in problems:
         console.print(_escaped(problem), soft_wrap=True)
     if problems:
-        console.print(f"[bold red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/] in {folder}", soft_wrap=True)
+        console.print(
+            f"[bold red]{len(problems)} problem{'s' if len(problems) > 1 else ''}[/] in {folder}", soft_wrap=True
+        )
         raise typer.Exit(1)
     console.print(f"no problems in {folder}", soft_wrap=True)

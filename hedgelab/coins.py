@@ -66,9 +66,7 @@ def fill(seed, stream, sequence, start, replicate, out):
         out[i] = odd if position & 1 else even
 
 
-def uniforms(
-    seed: int, stream: int, sequence: int, start: int, count: int, replicate: int = 0
-) -> NDArray[np.float64]:
+def uniforms(seed: int, stream: int, sequence: int, start: int, count: int, replicate: int = 0) -> NDArray[np.float64]:
     """Return the `count` uniforms in [0, 1) at positions start, start + 1, ... of a sequence.
 
     Raises ValueError outside 0 <= seed < 2^56, 0 <= stream < 2^8, 0 <= sequence < 2^63, or where a position or the

@@ -92,9 +92,7 @@ class Comparison:
             "trace": {"name": self.trace.manifest.name, "sha256": self.trace.sha256, "sequences": self.trace.sequences},
             "settings": self.settings,
             "best_fixed_drafter": self.best_fixed,
-            "policies": {
-                policy.name: {"kind": policy.kind, "feedback": policy.feedback} for policy in self.policies
-            },
+            "policies": {policy.name: {"kind": policy.kind, "feedback": policy.feedback} for policy in self.policies},
             "interval": f"95%, percentile bootstrap over prompts within domains, {RESAMPLES} resamples, paired",
             "results": {
                 domain: {
@@ -111,7 +109,8 @@ ORACLES = (BEST_FIXED, "best fixed per prompt", "clairvoyant switching")
 
 
 def default_learners() -> tuple[Learner, ...]:
-    """Return every registered learner with its defaults; `fixed` is left to the oracles, which say which drafter is best."""
+    """Return every registered learner with its defaults; `fixed` is left to the oracles, which say which drafter is
+    best."""
     return tuple(learner(name) for name in LEARNERS if name != "fixed")
 
 
@@ -180,7 +179,8 @@ def regret_curves(
     """Return the token game's static regret per token of learners whose state is carried through a stream of prompts.
 
     A stream holds as many prompts as the trace, drawn with replacement, in random order: the spread over streams is the
-    bootstrap's. The bound is Hedge's under the delays of its own run (`bounds.hedge_path`); it holds for no other learner.
+    bootstrap's. The bound is Hedge's under the delays of its own run (`bounds.hedge_path`); it holds for no other
+    learner.
     """
     k = draft_length(trace, k)
     n = len(trace.drafters)

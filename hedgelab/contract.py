@@ -3,20 +3,21 @@
 A learner is three functions and a few facts about them. `n` is the number of drafters (experts, arms).
 
 ``init(params, n) -> state``
-    Plain Python. `params` (P,) float64 holds the parameters in their declared order, NaN where the value is None. Returns
-    the state of a learner that has seen nothing: float64, shape (rows, n), at least one row. Raises ValueError when a
-    parameter does not fit n.
+    Plain Python. `params` (P,) float64 holds the parameters in their declared order, NaN where the value is None.
+    Returns the state of a learner that has seen nothing: float64, shape (rows, n), at least one row. Raises
+    ValueError when a parameter does not fit n.
 ``play(params, state, context, rng, probs)``
-    Writes the distribution over drafters into `probs` (n,). `context` (C,) is what was known before drafting, often empty;
-    `rng` a `numpy.random.Generator` for learners that randomise inside. The *engine* samples the pick from `probs`.
+    Writes the distribution over drafters into `probs` (n,). `context` (C,) is what was known before drafting, often
+    empty; `rng` a `numpy.random.Generator` for learners that randomise inside. The *engine* samples the pick from
+    `probs`.
 ``observe(params, state, context, probs, pick, losses)``
     Folds one revealed loss vector into `state`. `probs`, `pick` and `context` are those in force when that loss was
     predicted, which under delay are not the latest. `losses` (n,) lies in [0, 1]; entries that were not seen are NaN:
     a learner with bandit feedback sees the entry of `pick` alone.
 
-The engines own every argument array: a learner may read them during the call, must not keep them, and writes only to `state`
-(and `play` to `probs`). Functions decorated with `hedgelab.kernel` run compiled; plain functions run in an uncompiled copy
-of the same engine, which is slow and gives the same numbers.
+The engines own every argument array: a learner may read them during the call, must not keep them, and writes only to
+`state` (and `play` to `probs`). Functions decorated with `hedgelab.kernel` run compiled; plain functions run in an
+uncompiled copy of the same engine, which is slow and gives the same numbers.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class Learner:
         return replace(self, values={**self.values, **values})
 
     def params(self, drafters: tuple[str, ...] = ()) -> NDArray[np.float64]:
-        """Return the parameters as the kernels get them: (P,) float64, NaN for None; names of drafters become indices."""
+        """Return the parameters as the kernels get them: (P,) float64, NaN for None; names of drafters become
+        indices."""
         numbers = []
         for name, parameter in self.parameters.items():
             value = self.values.get(name, parameter.default)
@@ -136,7 +138,8 @@ class Learner:
         return inspect.getsourcefile(getattr(self.play, "py_func", self.play)) or "?"
 
     def compiled(self) -> tuple[Any, Any]:
-        """Return (play, observe) compiled for the engines' signatures; the first call compiles or loads from the cache."""
+        """Return (play, observe) compiled for the engines' signatures; the first call compiles or loads from the
+        cache."""
         for function, signature in ((self.play, _PLAY_SIGNATURE), (self.observe, _OBSERVE_SIGNATURE)):
             if signature.args not in function.overloads:
                 try:

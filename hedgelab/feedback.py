@@ -35,7 +35,8 @@ def loss_of(objective: str, estimator: str | None) -> tuple[int, int]:
 
 
 def draft_length(trace: Trace, k: int | None) -> int:
-    """Return k, by default the trace's own. Raises ValueError when it is no draft length that the trace can answer for."""
+    """Return k, by default the trace's own. Raises ValueError when it is no draft length that the trace can answer
+    for."""
     if k is None:
         return trace.k
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= LONGEST_DRAFT:
@@ -121,9 +122,7 @@ def _fill_losses(
     return written
 
 
-def part_losses(
-    part: Part, trace: Trace, k: int, objective: int, estimator: int, out: NDArray[np.float64]
-) -> int:
+def part_losses(part: Part, trace: Trace, k: int, objective: int, estimator: int, out: NDArray[np.float64]) -> int:
     """Write one part's losses into the first rows of `out`; return how many rows there were."""
     return _fill_losses(
         part.alpha_flat,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hedgelab.comparison import POOLED, Comparison, Curves
+from hedgelab.comparison import Comparison, Curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["STYLE", "draw"]
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "axes.titlesize": 9,
@@ -51,7 +51,12 @@ def _regret(axes: Axes, curves: Curves, objective: str) -> None:
         axes.fill_between(curves.tokens, low, high, color=colour, alpha=0.18, linewidth=0)
     bound = np.median(curves.hedge_bound, axis=0)
     axes.plot(
-        curves.tokens, bound, color=LOOKS["hedge"][0], linestyle="--", linewidth=1.2, label="bound, Hedge only (its delays)"
+        curves.tokens,
+        bound,
+        color=LOOKS["hedge"][0],
+        linestyle="--",
+        linewidth=1.2,
+        label="bound, Hedge only (its delays)",
     )
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=1e-3, linscale=0.5)
@@ -104,6 +109,8 @@ def draw(comparison: Comparison, curves: Curves, path: Path) -> None:
         _regret(left, curves, comparison.settings["objective"])
         _speeds(right, comparison)
         handles, labels = right.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), columnspacing=1.0, handletextpad=0.2)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=len(labels), columnspacing=1.0, handletextpad=0.2
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)

@@ -1,7 +1,7 @@
 """Reductions in eight explicit lanes: fast, and in a fixed order.
 
-A strict sum cannot be reordered by the compiler, so it runs one addition at a time; a fast-math sum runs in an order that
-nobody knows. Eight accumulators written out give SIMD speed and the same bits as the plain Python function.
+A strict sum cannot be reordered by the compiler, so it runs one addition at a time; a fast-math sum runs in an order
+that nobody knows. Eight accumulators written out give SIMD speed and the same bits as the plain Python function.
 """
 
 from __future__ import annotations

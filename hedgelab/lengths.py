@@ -1,13 +1,14 @@
 r"""Expected committed length of a round, three estimators from one verified path.
 
-A round that starts at row t with draft length k commits Y tokens in 1..k+1. With a_j, g_j the alpha and gamma of its j-th draft:
+A round that starts at row t with draft length k commits Y tokens in 1..k+1. With a_j, g_j the alpha and gamma of its
+j-th draft:
 
     plug-in A          1 + sum_{m<=k} prod_{j<=m} g_j                 biased at target temperature > 0
     realised B         1 + sum_{m<=k} prod_{j<=m} a_j                 = E[Y | path], unbiased
     Rao-Blackwell C    1 + sum_{m<=k} (prod_{j<m} a_j) g_m            unbiased
 
-A is the published formula (arXiv 2510.20064); it is exact where gamma does not depend on the path, so for greedy targets. Where a
-path has left a draft tree, gamma is undefined: use B or C.
+A is the published formula (arXiv 2510.20064); it is exact where gamma does not depend on the path, so for greedy
+targets. Where a path has left a draft tree, gamma is undefined: use B or C.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ ESTIMATORS = ("A", "B", "C")
 
 
 @kernel
-def committed_lengths(alpha_flat, gamma_flat, alpha_deep, gamma_deep, row, k, estimator, flat_columns, deep_columns, out):
+def committed_lengths(
+    alpha_flat, gamma_flat, alpha_deep, gamma_deep, row, k, estimator, flat_columns, deep_columns, out
+):
     """Write each drafter's estimate for a round that starts at `row` into `out` (N,), in tokens, 1..k+1.
 
     alpha_flat, gamma_flat : (T, N1), drafters whose acceptance depends on the prefix only

@@ -1,7 +1,7 @@
 """What each number means: every named metric with its formula and its aggregation.
 
-Names with *accepted* leave out the target's own token that ends a round; names with *committed* (and MAT) include it. Other words for the
-same things, mapped here and nowhere else:
+Names with *accepted* leave out the target's own token that ends a round; names with *committed* (and MAT) include
+it. Other words for the same things, mapped here and nowhere else:
 
     target     verifier, base model               drafter   draft model, assistant, speculator, proposer
     k          gamma, draft length, num_speculative_tokens, num_assistant_tokens, speculation depth
@@ -29,7 +29,8 @@ class RoundLog:
     accepted : accepted drafts that stayed in the text
     committed : tokens added to the text: accepted + 1, or accepted where the text ended inside the drafts
     request : which request the round belongs to
-    raw_accepted : accepted drafts before the text was cut by EOS or a limit, where a decoder knows them; accepted otherwise
+    raw_accepted : accepted drafts before the text was cut by EOS or a limit, where a decoder knows them; accepted
+    otherwise
     """
 
     proposed: NDArray[np.int64]
@@ -48,7 +49,8 @@ class RoundLog:
         request: ArrayLike | None = None,
         raw_accepted: ArrayLike | None = None,
     ) -> RoundLog:
-        """Return a log; `committed` defaults to accepted + 1, `request` to one for all. Raises ValueError on counts that cannot be."""
+        """Return a log; `committed` defaults to accepted + 1, `request` to one for all. Raises ValueError on counts
+        that cannot be."""
         taken = np.asarray(accepted, np.int64)
         log = cls(
             proposed=np.asarray(proposed, np.int64),
@@ -62,7 +64,10 @@ class RoundLog:
             raise ValueError(f"a log needs vectors of one length of at least 1, got {shapes}")
         for name, wrong in (
             ("accepted must lie in [0, proposed]", (taken < 0) | (taken > log.proposed)),
-            ("raw_accepted must lie in [accepted, proposed]", (log.raw_accepted < taken) | (log.raw_accepted > log.proposed)),
+            (
+                "raw_accepted must lie in [accepted, proposed]",
+                (log.raw_accepted < taken) | (log.raw_accepted > log.proposed),
+            ),
             (
                 "committed must be accepted + 1, or accepted >= 1 in a round that a text's end cut",
                 (log.committed != taken + 1) & ((log.committed != taken) | (taken == 0)),
@@ -111,7 +116,10 @@ def _ratio(above: float, below: float) -> float:
 
 def _by_position(log: RoundLog, conditional: bool) -> list[float]:
     return [
-        _ratio((log.accepted > d).sum(), ((log.accepted >= d) & (log.proposed > d)).sum() if conditional else len(log.accepted))
+        _ratio(
+            (log.accepted > d).sum(),
+            ((log.accepted >= d) & (log.proposed > d)).sum() if conditional else len(log.accepted),
+        )
         for d in range(int(log.proposed.max()))
     ]
 
@@ -144,7 +152,9 @@ METRICS: dict[str, Metric] = {
     "accepted_drafts_per_round": Metric(
         "sum accepted / R", "pooled over rounds", lambda log: _ratio(log.accepted.sum(), len(log.accepted))
     ),
-    "mat": Metric("sum committed / R", "pooled over rounds", lambda log: _ratio(log.committed.sum(), len(log.committed))),
+    "mat": Metric(
+        "sum committed / R", "pooled over rounds", lambda log: _ratio(log.committed.sum(), len(log.committed))
+    ),
     "mat_full_rounds": Metric(
         "sum committed / R over rounds not cut by the end of a text; = 1 + accepted / R there",
         "pooled over uncut rounds",

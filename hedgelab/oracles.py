@@ -2,7 +2,8 @@
 
 best fixed            min over drafters of the *expected* rounds, per query or over all, exact by recursion from the end
 fixed, these coins    rounds of each drafter under given coins; its minimum sees the coins and is called hindsight
-clairvoyant           fewest rounds of any switching policy that sees the coins and the text beforehand. A limit, not attainable
+clairvoyant           fewest rounds of any switching policy that sees the coins and the text beforehand. A limit, not
+attainable
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from hedgelab import coins as coin_streams
 from hedgelab._jit import kernel
-from hedgelab.decode_replay import accepted_drafts, block_layout
+from hedgelab.decode_loop import accepted_drafts
+from hedgelab.decode_replay import block_layout
 from hedgelab.feedback import draft_length
 from hedgelab.trace import Trace
 
@@ -106,7 +108,8 @@ def _coin_rounds(begin, end, sequence_id, seed, replicate, k, alpha_flat, alpha_
 def expected_fixed_rounds(trace: Trace, *, k: int | None = None) -> FixedRounds:
     """Return the rounds that each drafter, used alone, needs on average over the coins: exact, no sampling.
 
-    By recursion from the end of a sequence: V(t) = 1 + sum_d (prod_{j<d} a_j) (1 - a_d) V(t+d+1) + (prod_{j<k} a_j) V(t+k+1).
+    By recursion from the end of a sequence: V(t) = 1 + sum_d (prod_{j<d} a_j) (1 - a_d) V(t+d+1) + (prod_{j<k} a_j)
+    V(t+k+1).
     """
     k = draft_length(trace, k)
     trace.validate_values()
@@ -156,9 +159,7 @@ def fixed_rounds(trace: Trace, *, k: int | None = None, seed: int = 0, replicate
     return FixedRounds(_under_coins(trace, k, seed, replicate)[0])
 
 
-def clairvoyant_rounds(
-    trace: Trace, *, k: int | None = None, seed: int = 0, replicate: int = 0
-) -> NDArray[np.int64]:
+def clairvoyant_rounds(trace: Trace, *, k: int | None = None, seed: int = 0, replicate: int = 0) -> NDArray[np.int64]:
     """Return (S,) the fewest rounds in which any choice of drafters decodes each sequence under these coins.
 
     By dynamic programming over rows, so also for drafters whose acceptance depends on depth. It sees text and coins

@@ -1,7 +1,7 @@
 """Regret of a run, and intervals by bootstrap over prompts.
 
-Two quantities that must not be mixed: regret *in rounds* of the decode loop, which is speed, and regret of the *token game*, to
-which the theorems apply and in which a play is made at every row.
+Two quantities that must not be mixed: regret *in rounds* of the decode loop, which is speed, and regret of the
+*token game*, to which the theorems apply and in which a play is made at every row.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ class Interval(NamedTuple):
 def bootstrap_counts(
     clusters: ArrayLike, *, strata: ArrayLike | None = None, resamples: int = 2000, seed: int = 0
 ) -> NDArray[np.float64]:
-    """Return (resamples, S) how often each of S sequences is drawn when their clusters (prompts) are drawn with replacement.
+    """Return (resamples, S) how often each of S sequences is drawn when their clusters (prompts) are drawn with
+    replacement.
 
-    clusters : (S,) a label per sequence; texts of one prompt go together. strata : (S,) draw within each (domains are fixed, not
-    sampled). One table serves every policy, which is what pairs the comparisons.
+    clusters : (S,) a label per sequence; texts of one prompt go together. strata : (S,) draw within each (domains
+    are fixed, not sampled). One table serves every policy, which is what pairs the comparisons.
 
     >>> bootstrap_counts(["a", "b", "b"], resamples=4).shape
     (4, 3)
     """
     labels = np.asarray(clusters)
-    groups = np.zeros(len(labels), np.int64) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
+    groups = (
+        np.zeros(len(labels), np.int64) if strata is None else np.unique(np.asarray(strata), return_inverse=True)[1]
+    )
     if labels.ndim != 1 or len(labels) == 0 or groups.shape != labels.shape:
         raise ValueError(f"clusters and strata must be vectors of one length, got {labels.shape} and {groups.shape}")
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -137,8 +140,8 @@ def _static_regret(
 def token_game(run: Replay, times: ArrayLike) -> TokenGame:
     """Return the token game's static regret of a run at `times`, increasing numbers of plays; later ones are left out.
 
-    The run must be one game: made with `token_game=True`, and with `carry_over=True` unless the trace is a single sequence.
-    Rows whose loss never became known (the last k - 1 of a sequence) are no plays.
+    The run must be one game: made with `token_game=True`, and with `carry_over=True` unless the trace is a single
+    sequence. Rows whose loss never became known (the last k - 1 of a sequence) are no plays.
     """
     if run.expected_loss is None:
         raise ValueError("this run did not record the token game: replay(..., token_game=True)")

@@ -16,9 +16,7 @@ def laws(size=5):
     """A random law over `size` tokens, often with zeros or a single token."""
     weight = st.one_of(st.just(0.0), st.floats(1e-6, 1.0))
     return (
-        st.lists(weight, min_size=size, max_size=size)
-        .filter(lambda w: sum(w) > 0)
-        .map(lambda w: np.array(w) / sum(w))
+        st.lists(weight, min_size=size, max_size=size).filter(lambda w: sum(w) > 0).map(lambda w: np.array(w) / sum(w))
     )
 
 

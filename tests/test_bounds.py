@@ -11,7 +11,8 @@ from hedgelab import bounds
 
 
 def stale_hedge(rates, delays, adversary, n, loss_range=1.0):
-    """Play exponential weights on the losses that have arrived; return regrets after each play and the missing counts."""
+    """Play exponential weights on the losses that have arrived; return regrets after each play and the missing
+    counts."""
     total, losses, own, regrets, missing = np.zeros(n), [], 0.0, [], []
     arrival = []
     for t, rate in enumerate(rates):

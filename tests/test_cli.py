@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import hedgelab as hl
 from hedgelab.cli import app
 
-PLAIN = '''
+PLAIN = """
 import numpy as np
 import hedgelab as hl
 
@@ -24,7 +24,7 @@ def observe(params, state, context, probs, pick, losses):
     state[0] = params[0] * state[0] + losses
 
 RECENT = hl.Learner("recent", init, play, observe, parameters={"memory": hl.Parameter(0.9, "weight of the past", 0, 1)})
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,14 @@ def run(*arguments, status=0):
 def test_demo_prints_everything_and_draws(folder, tmp_path):
     figure = tmp_path / "deep" / "figure.pdf"
     text = run("demo", "--trace", folder, "--figure", figure, "--replicates", 2).stdout
-    for word in ("normalhedge", "ucb1", "clairvoyant", "best fixed drafter: best", "regret in rounds", "tokens / rounds"):
+    for word in (
+        "normalhedge",
+        "ucb1",
+        "clairvoyant",
+        "best fixed drafter: best",
+        "regret in rounds",
+        "tokens / rounds",
+    ):
         assert word in text
     assert "mean of prompts" in text
     assert figure.read_bytes().startswith(b"%PDF")
@@ -91,7 +98,7 @@ def test_replay_a_registered_learner(folder):
     text = run("replay", folder, "--learner", "fixed", "--set", "drafter=good", "--k", 3).stdout
     assert "fixed" in text
     document = json.loads(run("replay", folder, "--learner", "hedge", "--set", "learning_rate=0.5", "--json").stdout)
-    assert list(document["policies"])[0] == "hedge"
+    assert next(iter(document["policies"])) == "hedge"
 
 
 def test_replay_a_learner_in_a_plain_file(folder, tmp_path):

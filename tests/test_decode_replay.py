@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import hedgelab as hl
 from experiments import plain_numpy
-from hedgelab import decode_replay
+from hedgelab import decode_loop, decode_replay
 
 
 def random_trace(rng, *, drafters=None, k=4, lengths=None, deep=None, binary=False):
@@ -106,7 +106,7 @@ def test_plain_python_uses_no_compiled_helper(monkeypatch):
         monkeypatch.setattr(function, "_compile_for_args", refuse)
         monkeypatch.setattr(function, "py_func", function.py_func)
     assert hl.replay(trace, "normalhedge", jit=False).picks.tolist() == expected
-    assert _jit.uncompiled(decode_replay.draw).__globals__ is not decode_replay.__dict__
+    assert _jit.uncompiled(decode_loop.draw).__globals__ is not decode_loop.__dict__
 
 
 def _jit_functions():
@@ -224,7 +224,7 @@ def test_one_compiled_engine_serves_all_learners():
     trace = random_trace(np.random.default_rng(3))
     for name in hl.learners():
         hl.replay(trace, name)
-    engine = decode_replay._compiled_engine()
+    engine = decode_loop.compiled_engine()
     assert len(engine.signatures) == 1
     for name in hl.learners():
         policy = hl.learner(name)
@@ -275,7 +275,7 @@ def test_bad_arguments(options, words):
 
 
 def test_bad_learners():
-    with pytest.raises(TypeError, match="registered name or a hedgelab.Learner, got int"):
+    with pytest.raises(TypeError, match=r"registered name or a hedgelab\.Learner, got int"):
         hl.replay(TRACE, 3)
     for shape in ((3,), (0, 3), (2, 4)):
         policy = hl.Learner("odd", lambda params, n, shape=shape: np.zeros(shape), print, print)

@@ -12,14 +12,22 @@ import hedgelab as hl
 VOCABULARY, K, LENGTH, DRAFTERS = 3, 3, 4, 2
 
 
-TARGET_LAWS = ([0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [1.0, 0.0, 0.0])
+TARGET_LAWS = (
+    [0.5, 0.25, 0.25],
+    [0.25, 0.5, 0.25],
+    [0.25, 0.25, 0.5],
+    [0.5, 0.5, 0.0],
+    [0.0, 0.5, 0.5],
+    [1.0, 0.0, 0.0],
+)
 
 
 def random_world(seed):
-    """Return law(model, prefix): random, prefix-dependent; model 0 is the target. Some entries are 0, some laws equal p.
+    """Return law(model, prefix): random, prefix-dependent; model 0 is the target. Some entries are 0, some laws
+    equal p.
 
-    Entries of p are powers of two and those of q multiples of 1/64: a trace's float32 then holds every alpha exactly, and
-    the comparison can be to 1e-12.
+    Entries of p are powers of two and those of q multiples of 1/64: a trace's float32 then holds every alpha
+    exactly, and the comparison can be to 1e-12.
     """
 
     @cache
@@ -157,7 +165,7 @@ def test_gamma_in_place_of_alpha_would_be_seen(monkeypatch):
     original = hl.acceptance.chain
 
     def gamma_for_alpha(p, q, token):
-        alpha, gamma = original(p, q, token)
+        _, gamma = original(p, q, token)
         return gamma, gamma
 
     monkeypatch.setattr(hl.acceptance, "chain", gamma_for_alpha)
@@ -168,8 +176,8 @@ def test_gamma_in_place_of_alpha_would_be_seen(monkeypatch):
 def two_state_mat(coin_against):
     """MAT of theory.md's test case: uniform i.i.d. target on {a, b}; after a, q = p; after b, q = (1, 0); K = 2.
 
-    The token before a round is a Markov chain. Its transitions and the mean committed length come from the first rounds of
-    replays over all texts of k + 1 rows and all cells of the coins, so the value is exact.
+    The token before a round is a Markov chain. Its transitions and the mean committed length come from the first
+    rounds of replays over all texts of k + 1 rows and all cells of the coins, so the value is exact.
     """
     move, length = np.zeros((2, 2)), np.zeros(2)
     for before in (0, 1):

@@ -26,7 +26,9 @@ def test_vexp_is_accurate(x):
     assert vexp(x) == pytest.approx(math.exp(x), rel=4.5e-16, abs=0)
 
 
-@pytest.mark.parametrize(("x", "value"), [(-np.inf, 0.0), (-1e300, 0.0), (0.0, 1.0), (-0.0, 1.0), (1e300, math.exp(709.0))])
+@pytest.mark.parametrize(
+    ("x", "value"), [(-np.inf, 0.0), (-1e300, 0.0), (0.0, 1.0), (-0.0, 1.0), (1e300, math.exp(709.0))]
+)
 def test_vexp_at_the_ends(x, value):
     assert vexp(x) == pytest.approx(value, rel=1e-15)
 

@@ -71,7 +71,12 @@ def test_distribution_is_on_the_simplex_and_equals_plain_python(name, stream, n,
 
 
 @pytest.mark.parametrize("name", learners())
-@given(n=st.integers(1, 9), seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1.0, 1e-3, 1e-9]), lazy=st.integers(1, 6))
+@given(
+    n=st.integers(1, 9),
+    seed=st.integers(0, 2**32 - 1),
+    scale=st.sampled_from([1.0, 1e-3, 1e-9]),
+    lazy=st.integers(1, 6),
+)
 def test_learner_equals_its_naive_twin(name, n, seed, scale, lazy):
     rng = np.random.default_rng(seed)
     game, twin = Game(learner(name), n), plain_numpy.LEARNERS[name](n)

@@ -109,9 +109,7 @@ def test_a10_two_columns():
 
 
 def test_a11_two_aggregations():
-    log = RoundLog.of_rounds(
-        proposed=[9] * 70, accepted=[1] * 50 + [4] * 20, request=[0] * 50 + [1] * 20
-    )
+    log = RoundLog.of_rounds(proposed=[9] * 70, accepted=[1] * 50 + [4] * 20, request=[0] * 50 + [1] * 20)
     assert value("mat", log) == pytest.approx(2.857, abs=5e-4)
     assert value("mat_mean_of_requests", log) == 3.5
 

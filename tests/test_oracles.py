@@ -59,7 +59,11 @@ def fewest_rounds(trace, coins, k):
             for t in reached:
                 for i in range(len(trace.drafters)):
                     d = 0
-                    while d < k and t + d < last and coins[t + d] < trace.alpha[t + d, min(d, trace.alpha.shape[1] - 1), i]:
+                    while (
+                        d < k
+                        and t + d < last
+                        and coins[t + d] < trace.alpha[t + d, min(d, trace.alpha.shape[1] - 1), i]
+                    ):
                         d += 1
                     following.add(min(t + d + 1, last))
             reached = following

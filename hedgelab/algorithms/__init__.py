@@ -31,7 +31,8 @@ def learners() -> tuple[str, ...]:
 
 
 def learner(name: str, **values: float | str | None) -> Learner:
-    """Return the registered learner `name` with parameters set. Raises ValueError naming what is unknown or out of range.
+    """Return the registered learner `name` with parameters set. Raises ValueError naming what is unknown or out of
+    range.
 
     >>> learner("fixed", drafter=3).values
     {'drafter': 3}

@@ -15,9 +15,10 @@ __all__ = ["exponential_weights"]
 def exponential_weights(losses, rate, anchor, probs):
     """Write w ∝ exp(-rate * losses) into `probs` (n,) and return the anchor for the next call.
 
-    The anchor is the soft-min -ln(sum exp(-rate * losses)) / rate of the call before. Since then the losses moved little, so
-    exp(rate * (anchor - losses)) neither over- nor underflows, and no pass for the minimum is needed. Where they did
-    move far (many losses between two plays, another rate), the sum tells, and the minimum becomes the anchor.
+    The anchor is the soft-min -ln(sum exp(-rate * losses)) / rate of the call before. Since then the losses moved
+    little, so exp(rate * (anchor - losses)) neither over- nor underflows, and no pass for the minimum is needed.
+    Where they did move far (many losses between two plays, another rate), the sum tells, and the minimum becomes the
+    anchor.
     """
     n = probs.shape[0]
     for i in range(n):

@@ -2,14 +2,15 @@ r"""NormalHedge: no learning rate, the scale is found from the regrets.
 
     mean_i exp([R_i]_+^2 / (2c)) = e,        w(i) ∝ ([R_i]_+ / c) exp([R_i]_+^2 / (2c)),        uniform when no R_i > 0
 
-Chaudhuri, Freund and Hsu 2009 ("A parameter-free hedging algorithm"). R_i is the regret of the weights that were *played*; under delay
-no bound is proved. The published bound to the best eps-quantile (their Theorem 1) is far above measured regret at the
-horizons of a decoder (353 at N = 7, T = 512, where sqrt(T ln N / 2) is 22).
+Chaudhuri, Freund and Hsu 2009 ("A parameter-free hedging algorithm"). R_i is the regret of the weights that were
+*played*; under delay no bound is proved. The published bound to the best eps-quantile (their Theorem 1) is far above
+measured regret at the horizons of a decoder (353 at N = 7, T = 512, where sqrt(T ln N / 2) is 22).
 
 Solving for c. With u = 1/(2c), q_i = [R_i]_+^2 and m = max q, the root of G(u) = ln mean exp(u q) - 1 lies in
-[1/m, (1 + ln N)/m]. Halley steps from the last root, kept inside the shrinking bracket, converge cubically. When a step is so
-short that the next iterate is right to 2e-11, the weights at the new u come from those at the old one by the Taylor
-polynomial of exp(du q) to degree 5 (|du q| < 2e-3 here, so the remainder is below 1e-19): about one pass of exponentials a play.
+[1/m, (1 + ln N)/m]. Halley steps from the last root, kept inside the shrinking bracket, converge cubically. When a
+step is so short that the next iterate is right to 2e-11, the weights at the new u come from those at the old one by
+the Taylor polynomial of exp(du q) to degree 5 (|du q| < 2e-3 here, so the remainder is below 1e-19): about one pass
+of exponentials a play.
 """
 
 from __future__ import annotations
