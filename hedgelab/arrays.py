@@ -117,7 +117,9 @@ def trace_from_arrays(
     else:
         problems.append(f"k: is {k!r}; allowed: an integer from 1 to 32767")
         k = next((given[name].shape[1] for name in ("alpha", "gamma") if name in given and given[name].ndim == 3), 1)
-    rows = next((len(given[name]) for name in ("token", "alpha", "gamma") if name in given and given[name].ndim), 0)
+    # T is what the first of these says that has a shape to say it
+    dimensions = (("token", (1,)), ("alpha", (2, 3)), ("gamma", (2, 3)))
+    rows = next((len(given[name]) for name, right in dimensions if name in given and given[name].ndim in right), 0)
     s, n = len(places), len(names)
     given = _of_right_shape(given, rows, s, n, k, problems)
     blocks: dict[str, NDArray] = {}
@@ -127,7 +129,7 @@ def trace_from_arrays(
             blocks[name] = array if array.ndim == 3 else array[:, None, :]
     if len({array.shape for array in blocks.values()}) > 1:
         problems.append("gamma: has not as many depths as alpha")
-    depth_of = _depths(depths, n, max((array.shape[1] for array in blocks.values()), default=1), problems)
+    depth_of = _depths(depths, n, max((array.shape[1] for array in blocks.values()), default=k), problems)
 
     manifest = _manifest(names, depth_of, places, k, feedback, given.get("token"))
     columns = _split(manifest, blocks, given.pop("proposed", None), rows, problems) | given

@@ -57,14 +57,14 @@ COLUMNS: dict[str, Column] = {
     column.name: column
     for column in (
         Column("token", _ROW, "<i4", 0, "V-1"),
-        Column("offsets", _RAGGED, "<i8", 0, "T"),
+        Column("offsets", _RAGGED, "<i8"),
         Column("sequence_id", ("S",), "<i8", 0, 2**63 - 1),
         Column("domain", ("S",), "<i4", 0, "domains-1"),
         Column("prompt_sha256", ("S", "32"), "|u1", 0, 255),
         Column("prompt_token", ("P",), "<i4", 0, "V-1"),
-        Column("prompt_offsets", _RAGGED, "<i8", 0, "P"),
+        Column("prompt_offsets", _RAGGED, "<i8"),
         Column("prompt_id", ("B",), "|u1", 0, 255),
-        Column("prompt_id_offsets", _RAGGED, "<i8", 0, "B"),
+        Column("prompt_id_offsets", _RAGGED, "<i8"),
         Column("first_token", ("S",), "<i4", "least first", "V-1"),
         Column("stop", ("S",), "|u1", 0, "stops-1"),
         Column("target_logprob", _ROW, "<f4", "least log", ROUNDING, nan="given"),

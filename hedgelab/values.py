@@ -130,14 +130,14 @@ def _draft_problems(manifest: Manifest, columns: Mapping[str, NDArray]) -> Itera
 # ------------------------------------------------------------------ structure
 
 
-def ragged_problems(name: str, offsets: NDArray, total: int, *, empty_allowed: bool) -> Iterator[str]:
-    """Yield what keeps `offsets` from cutting `total` entries into pieces."""
+def ragged_problems(name: str, offsets: NDArray, total: int | None, *, empty_allowed: bool) -> Iterator[str]:
+    """Yield what keeps `offsets` from cutting `total` entries, if known how many, into pieces."""
     if len(offsets) == 0:
         yield f"{name}: is empty; allowed: one entry more than there are sequences"
         return
     if offsets[0] != 0:
         yield f"{name}: begins with {offsets[0]}; allowed: 0"
-    if offsets[-1] != total:
+    if total is not None and offsets[-1] != total:
         yield f"{name}: ends with {offsets[-1]}; allowed: {total}, the number of entries"
     ordered = offsets[1:] >= offsets[:-1] if empty_allowed else offsets[1:] > offsets[:-1]
     if not ordered.all():
@@ -147,8 +147,9 @@ def ragged_problems(name: str, offsets: NDArray, total: int, *, empty_allowed: b
 
 
 def _cuts(columns: Mapping[str, NDArray], offsets: str, entries: str, *, empty_allowed: bool) -> Iterator[str]:
-    if offsets in columns and entries in columns:
-        yield from ragged_problems(offsets, columns[offsets], len(columns[entries]), empty_allowed=empty_allowed)
+    if offsets in columns:
+        total = len(columns[entries]) if entries in columns else None
+        yield from ragged_problems(offsets, columns[offsets], total, empty_allowed=empty_allowed)
 
 
 def _rows(columns: Mapping[str, NDArray]) -> Iterator[str]:

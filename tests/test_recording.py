@@ -25,6 +25,14 @@ from tests.strategies import a_manifest, dropped_records, recordings, shard_colu
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _no_fsync():
+    """fsync matters when the power fails, which no test does; it takes most of the time of a small recording."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
 def record(folder, manifest, shards, *, measured=None, **options):
     """Write what is not there yet, and finish."""
     with TraceWriter(folder, manifest, **options) as writer:
@@ -149,7 +157,7 @@ def put(*index_and_value):
         ({"offsets": put(1, 0)}, ["offsets: sequence 0 runs from 0 to 0; allowed: ascending, no empty sequence"]),
         ({"offsets": put(0, 1)}, ["offsets: begins with 1; allowed: 0"]),
         ({"offsets": put(3, 7)}, ["offsets: ends with 7; allowed: 8, the number of entries"]),
-        ({"prompt_offsets": put(-1, 99)}, ["prompt_offsets: is 99 at entry 3", "prompt_offsets: ends with 99"]),
+        ({"prompt_offsets": put(-1, 99)}, ["prompt_offsets: ends with 99"]),
         ({"prompt_sha256": put(1, 0, 7)}, ["prompt_sha256: is not the hash of the prompt's tokens at sequence 1"]),
         ({"prompt_id": put(0, 255)}, ["prompt_id: is not UTF-8 at sequence 0: invalid start byte"]),
         ({"target_logprob": put(2, np.nan)}, ["target_logprob: is nan at row 2"]),
