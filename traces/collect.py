@@ -159,7 +159,10 @@ def build_drafters(config: Config, target: Target) -> list[Drafter]:
 
 
 def jobs_of(config: Config, target: Target) -> tuple[list[Job], tuple[str, ...]]:
-    """Return the texts to write, in order of domain, and the domains' names."""
+    """Return the texts to write and the domains' names: by domain, and within one by the length of the prompt.
+
+    Texts of a shard are padded to its longest prompt, so neighbours should be of one length.
+    """
     source = config.prompts
     if source.file is None:
         names = source.domains or DOMAINS
@@ -173,8 +176,8 @@ def jobs_of(config: Config, target: Target) -> tuple[list[Job], tuple[str, ...]]
         count = source.count_of.get(name, source.count)
         if len(prompts) < max(1, count):
             raise ConfigError(f"prompts: domain {name!r} has {len(prompts)}, {max(1, count)} were asked for")
-        for prompt in prompts[: count or None]:
-            ids = tuple(target.encode_chat(prompt.chat()))
+        encoded = [(prompt, tuple(target.encode_chat(prompt.chat()))) for prompt in prompts[: count or None]]
+        for prompt, ids in sorted(encoded, key=lambda pair: len(pair[1])):
             for _ in range(source.samples_of.get(name, source.samples)):
                 jobs.append(Job(len(jobs), prompt, ids))
     return jobs, tuple(names)
