@@ -110,12 +110,21 @@ def test_integers_and_booleans_are_probabilities_too():
 
 def test_arrays_are_copied():
     """A trace never changes, whoever writes to the arrays it was made from."""
-    alpha = np.zeros((3, 2), np.float32)
-    trace = Trace.from_arrays(**arguments(alpha=alpha))
+    given_ = {name: np.array(value) for name, value in deep().items() if name not in ("domains", "drafters", "k")}
+    given_ = {name: value.astype("f4" if value.dtype == float else "i4") for name, value in given_.items()}
+    given_ |= {"sequence_id": np.arange(2), "confidence": np.zeros((3, 2), np.float32)}
+    trace = Trace.from_arrays(**{**deep(), **given_})
     before = trace.sha256
-    alpha[:] = 7
-    assert not trace.alpha.any()
-    assert trace.sha256 == before
+    for array in given_.values():
+        array[:] = 7
+    assert Trace.from_arrays(**deep(confidence=np.zeros((3, 2)))).sha256 == before
+    assert trace.token.tolist() == [5, 6, 7]
+    assert trace.alpha.max() == 1
+    assert not trace.confidence.any()
+    assert trace.sequence_id.tolist() == [0, 1]
+    again = Trace.from_arrays(**deep(confidence=np.zeros((3, 2))))
+    for name in ("token", "alpha", "gamma", "offsets", "proposed", "confidence", "sequence_id"):
+        np.testing.assert_array_equal(getattr(trace, name), getattr(again, name))
     for name in ("token", "alpha", "gamma", "offsets", "domains", "proposed", "confidence", "sequence_id", "stop"):
         with pytest.raises(ValueError, match="read-only"):
             getattr(trace, name)[0] = 0
@@ -184,7 +193,8 @@ NAN = float("nan")
         (deep(proposed=[[2, 1], [2, 2], [1, 0]]), [
             "alpha: is 1.0 at row 0, depth 1, drafter 1 (b); allowed: 0 at depths where nothing was proposed",
             "gamma: is 1.0 at row 0, depth 1, drafter 1 (b); allowed: 0 at depths where nothing was proposed"]),
-        (deep(proposed=None, alpha=np.ones((3, 2, 2)), gamma=np.where(np.arange(12) == 6, NAN, 1).reshape(3, 2, 2)),
+        (deep(proposed=None, alpha=np.full((3, 2, 2), 1e-9),
+              gamma=np.where(np.arange(12) == 6, NAN, 1).reshape(3, 2, 2)),
          ["gamma: is nan at row 1, depth 1, drafter 0 (a); allowed: NaN only where alpha is 0"]),
         (deep(depths=[1, 2]), ["alpha: differs over depth for a drafter of depth 1",
                                "gamma: differs over depth for a drafter of depth 1",
@@ -215,6 +225,26 @@ def test_from_arrays_never_raises_anything_else(given_, data):
         Trace.from_arrays(**{**given_, name: data.draw(junk)})
     except TraceError as error:
         assert error.problems  # noqa: PT017
+
+
+def test_places_are_right_beyond_the_first_chunk():
+    """Values are scanned 65536 at a time."""
+    rows = 100_000
+    values = np.zeros((rows, 2, 3))
+    values[70_001, 1, 2] = values[99_999, 0, 0] = 2
+    gamma = np.zeros((rows, 2, 3))
+    gamma[80_000, 1, 1] = 0.5
+    proposed = np.full((rows, 3), 2)
+    proposed[80_000, 1] = 1
+    with pytest.raises(TraceError) as caught:
+        Trace.from_arrays(
+            token=np.zeros(rows, int), alpha=values, gamma=gamma, offsets=[0, rows], domains=["x"],
+            drafters=["a", "b", "c"], k=2, proposed=proposed,
+        )  # fmt: skip
+    assert caught.value.problems == (
+        "alpha: is 2.0 at row 70001, depth 1, drafter 2 (c); allowed: [0, 1] (2 such values)",
+        "gamma: is 0.5 at row 80000, depth 1, drafter 1 (b); allowed: 0 at depths where nothing was proposed",
+    )
 
 
 def test_a_bandit_trace_may_have_gaps():
@@ -522,6 +552,8 @@ def test_a_cut_is_a_trace_of_its_own(tmp_path):
     assert sum(shard.cuts for shard in cut.manifest.shards) == int((cut.stop == "loop").sum())
     dropped = [record for shard in trace.manifest.shards for record in shard.dropped]
     assert list(cut.manifest.shards[0].dropped) == dropped != []
+    split = trace.save(tmp_path / "split", rows_per_shard=1)
+    assert [list(shard.dropped) for shard in split.manifest.shards] == [dropped, [], [], [], []]
     np.testing.assert_array_equal(cut.column("logit_row"), trace.select(which).column("logit_row"))
     bare = trace.select(which).save(tmp_path / "bare", logits=False)
     assert bare.manifest.logits == 0
