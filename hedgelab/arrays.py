@@ -250,14 +250,15 @@ def _manifest(
 def _unknown(s: int, rows: int, n: int, n2: int) -> dict[str, NDArray]:
     """Return what `from_arrays` may leave out, as the values that mean "not known"."""
     nothing = np.broadcast_to(np.float32(np.nan), (rows, n))
+    names = [str(i).encode() for i in range(s)]  # each its own prompt
     return {
         "sequence_id": np.arange(s),
         "first_token": np.full(s, -1),
         "stop": np.full(s, STOPS.index("length")),
         "prompt_token": np.empty(0, np.int32),
         "prompt_offsets": np.zeros(s + 1, np.int64),
-        "prompt_id": np.empty(0, np.uint8),
-        "prompt_id_offsets": np.zeros(s + 1, np.int64),
+        "prompt_id": np.frombuffer(b"".join(names), np.uint8),
+        "prompt_id_offsets": np.cumsum([0, *map(len, names)]),
         "prompt_sha256": np.tile(np.frombuffer(hashlib.sha256().digest(), np.uint8), (s, 1)),
         "confidence": nothing,
         "match_length": np.zeros((rows, n2), np.int16),

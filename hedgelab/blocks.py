@@ -48,6 +48,7 @@ class Block:
         self.stored = stored
         self._manifest, self._sizes = manifest, sizes
         self._decoded: dict[str, NDArray] = {}
+        self._problems: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def __getitem__(self, name: str) -> NDArray:
         """Return a column's values, read-only."""
@@ -56,11 +57,13 @@ class Block:
             self._decoded[name] = decode(self.stored[name], encoding, shape_of(column, self._sizes))
         return self._decoded[name]
 
-    @functools.cached_property
-    def problems(self) -> tuple[str, ...]:
-        """What is wrong with the values."""
-        columns = {name: self[name] for name in self.stored}
-        return self._placed(value_problems(self._manifest, columns, self._sizes))
+    def problems(self, columns: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Return what is wrong with the values of some columns, or of all; found once."""
+        names = tuple(self.stored if columns is None else (name for name in columns if name in self.stored))
+        if names not in self._problems:
+            values = {name: self[name] for name in names}
+            self._problems[names] = self._placed(value_problems(self._manifest, values, self._sizes))
+        return self._problems[names]
 
     @functools.cached_property
     def offsets(self) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ from hedgelab.algorithms import learner as registered
 from hedgelab.contract import Learner
 from hedgelab.decode_loop import compiled_engine, plain_engine
 from hedgelab.feedback import OBJECTIVES, draft_length, loss_of
-from hedgelab.trace import Trace
+from hedgelab.trace import ENGINE_COLUMNS, Trace
 
 __all__ = ["FEEDBACK", "GRANULARITY", "Replay", "replay"]
 
@@ -178,7 +178,7 @@ def replay(
         raise ValueError(
             f"learner {policy.name!r} needs every drafter's loss; this trace holds the chosen drafter's only"
         )
-    trace.validate_values()
+    trace.validate_values((*ENGINE_COLUMNS, "confidence") if context else ENGINE_COLUMNS)
     if estimator == "A":
         _refuse_undefined_gamma(trace, k)
     jit = policy.jitted if jit is None else jit

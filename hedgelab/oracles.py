@@ -18,7 +18,7 @@ from hedgelab._jit import kernel
 from hedgelab.decode_loop import accepted_drafts
 from hedgelab.decode_replay import block_layout
 from hedgelab.feedback import draft_length
-from hedgelab.trace import Trace
+from hedgelab.trace import ENGINE_COLUMNS, Trace
 
 __all__ = ["FixedRounds", "clairvoyant_rounds", "expected_fixed_rounds", "fixed_rounds"]
 
@@ -112,7 +112,7 @@ def expected_fixed_rounds(trace: Trace, *, k: int | None = None) -> FixedRounds:
     V(t+k+1).
     """
     k = draft_length(trace, k)
-    trace.validate_values()
+    trace.validate_values(ENGINE_COLUMNS)
     column, deep = block_layout(trace)
     out = np.empty((trace.sequences, len(trace.drafters)))
     done = 0
@@ -129,7 +129,7 @@ def _under_coins(
     trace: Trace, k: int | None, seed: int, replicate: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     k = draft_length(trace, k)
-    trace.validate_values()
+    trace.validate_values(ENGINE_COLUMNS)
     column, deep = block_layout(trace)
     fixed = np.empty((trace.sequences, len(trace.drafters)))
     switching = np.empty(trace.sequences, np.int64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,11 @@ from hedgelab.selection import Selection, frozen
 from hedgelab.shards import expected_columns, open_shard, read_file
 from hedgelab.typed_json import to_document, unseal
 
-__all__ = ["FORMAT_VERSION", "Part", "Trace", "TraceError", "open_trace", "sample_trace"]
+__all__ = ["ENGINE_COLUMNS", "FORMAT_VERSION", "Part", "Trace", "TraceError", "open_trace", "sample_trace"]
+
+
+# what a decode loop reads
+ENGINE_COLUMNS = ("alpha_flat", "gamma_flat", "alpha_deep", "gamma_deep", "proposed", "offsets", "sequence_id")
 
 
 class Trace:
@@ -283,20 +287,21 @@ class Trace:
 
     # -------------------------------------------------------------- checks
 
-    def validate_values(self) -> None:
+    def validate_values(self, columns: Iterable[str] | None = None) -> None:
         """Raise a TraceError with every problem of the values, each with its shard, row and drafter; cached.
 
-        Ranges of every column; gamma is NaN only in deep blocks where alpha is 0; both are 0 where nothing was
-        proposed; sequences are not empty, their ids unique; prompts match their hashes. A trace with bandit feedback
-        may also have NaN in alpha and gamma: what was not observed.
+        Ranges of every column; gamma is NaN only in deep blocks where the path had left the draft; both are 0 where
+        nothing was proposed; sequences are not empty, their ids unique; prompts match their hashes. A trace with bandit
+        feedback may also have NaN in alpha and gamma: what was not observed. columns : only these, such as
+        `ENGINE_COLUMNS`, are read; default all.
         """
-        if self._value_problems:
-            raise TraceError(*self._value_problems)
+        if problems := self._value_problems(columns):
+            raise TraceError(*problems)
 
-    @functools.cached_property
-    def _value_problems(self) -> tuple[str, ...]:
-        problems = [problem for block in self._blocks for problem in block.problems]
-        if len(self._blocks) > 1:
+    def _value_problems(self, columns: Iterable[str] | None = None) -> tuple[str, ...]:
+        names = None if columns is None else tuple(columns)
+        problems = [problem for block in self._blocks for problem in block.problems(names)]
+        if len(self._blocks) > 1 and (names is None or "sequence_id" in names):
             ids = np.concatenate([block["sequence_id"] for block in self._blocks])
             names, counts = np.unique(ids, return_counts=True)
             if (counts > 1).any():
@@ -307,7 +312,7 @@ class Trace:
         """Return everything that is wrong with the whole trace on disk, see `checking.check_trace`, or in memory."""
         from hedgelab.checking import check_trace  # it opens traces
 
-        return list(self._value_problems) if self.folder is None else check_trace(self.folder)
+        return list(self._value_problems()) if self.folder is None else check_trace(self.folder)
 
     # -------------------------------------------------------------- other ways in and out
 

@@ -111,17 +111,33 @@ def _draft_problems(manifest: Manifest, columns: Mapping[str, NDArray]) -> Itera
     if not {"alpha_deep", "gamma_deep", "proposed"} <= columns.keys():
         return
     alpha, gamma, proposed = (columns[name] for name in ("alpha_deep", "gamma_deep", "proposed"))
-    depth = np.arange(alpha.shape[1])[None, :, None]
-    unknown, alpha_beyond, gamma_beyond = _Finding(), _Finding(), _Finding()
+    unknown, undefined, alpha_beyond, gamma_beyond = _Finding(), _Finding(), _Finding(), _Finding()
     bandit = manifest.feedback == "bandit"
-    for start, (a, g, p) in in_chunks(alpha, gamma, proposed):
-        if not bandit:
-            unknown.add(np.isnan(g) & (a != 0), g, start)
-        beyond = depth >= p[:, None, :]
+    offsets = columns.get("offsets")
+    if offsets is None or any(ragged_problems("offsets", offsets, len(alpha), empty_allowed=False)):
+        offsets = np.arange(
+            len(alpha) + 1
+        )  # without sequences to go by, only rounds that begin at a row itself are known
+    depth = np.arange(alpha.shape[1])
+    for start, (a, g) in in_chunks(alpha, gamma):
+        row = np.arange(start, start + len(a))
+        begun = row[:, None] - depth  # (c, k) row at which the round began
+        inside = begun >= offsets[np.searchsorted(offsets, row, side="right") - 1][:, None]  # in the row's own sequence
+        nan = np.isnan(g)
+        if nan.any() and not bandit:
+            unknown.add(nan & (a > 0), g, start)
+            # a round reads gamma at depth d only while its drafts are accepted: there gamma must be known
+            above = alpha[max(start - 1, 0) : start + len(a) - 1] if start else np.concatenate([a[:1], a[:-1]])
+            accepted = np.concatenate([np.ones_like(a[:, :1]), above[:, :-1]], axis=1) != 0
+            undefined.add(nan & (a == 0) & accepted & inside[:, :, None], g, start)
+        beyond = (depth[None, :, None] >= proposed[np.maximum(begun, 0)]) & inside[:, :, None]
         if beyond.any():
             alpha_beyond.add(beyond & (a > 0), a, start)  # other faults of alpha are out of range anyway
             gamma_beyond.add(beyond & ((g > 0) if bandit else (g != 0)), g, start)
     yield from unknown.report(manifest, COLUMNS["gamma_deep"], "NaN only where alpha is 0")
+    yield from undefined.report(
+        manifest, COLUMNS["gamma_deep"], "NaN only where the path had left the draft (alpha 0 one row and depth before)"
+    )
     nothing = "0 at depths where nothing was proposed"
     yield from alpha_beyond.report(manifest, COLUMNS["alpha_deep"], nothing)
     yield from gamma_beyond.report(manifest, COLUMNS["gamma_deep"], nothing)

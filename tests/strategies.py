@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,23 @@ def unit_values(rng: np.random.Generator, style: str, shape: tuple[int, ...]) ->
     return values[style]().astype(np.float32)
 
 
-def deep_block(rng: np.random.Generator, style: str, rows: int, k: int, n: int) -> tuple[np.ndarray, ...]:
-    """Return alpha, gamma (rows, k, n) and proposed (rows, n) as a trace may hold them."""
+def deep_block(
+    rng: np.random.Generator, style: str, lengths: Sequence[int], k: int, n: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return alpha, gamma (rows, k, n) and proposed (rows, n) as a trace with sequences of these lengths may hold them."""
+    rows = sum(lengths)
     alpha, gamma = unit_values(rng, style, (rows, k, n)), unit_values(rng, style, (rows, k, n))
     proposed = rng.integers(0, k + 1, (rows, n))
-    gamma[(alpha == 0) & (rng.random(alpha.shape) < 0.5)] = np.nan  # the path left the draft
-    beyond = np.arange(k)[None, :, None] >= proposed[:, None, :]
-    alpha[beyond], gamma[beyond] = 0, 0
+    first = 0
+    for length in lengths:
+        for t in range(first, first + length):
+            for d in range(min(k, t - first + 1)):
+                beyond = d >= proposed[t - d]
+                alpha[t, d, beyond] = gamma[t, d, beyond] = 0
+                left = (alpha[t - 1, d - 1] == 0 if d else np.zeros(n, bool)) & ~beyond
+                left &= rng.random(n) < 0.7  # some kinds stay defined
+                alpha[t, d, left], gamma[t, d, left] = 0, np.nan
+        first += length
     return alpha, gamma, proposed
 
 
@@ -63,7 +74,7 @@ def trace_arguments(draw: st.DrawFn, *, layouts: tuple[str, ...] = ("flat", "dee
         shape = draw(st.sampled_from([(rows, n), (rows, 1, n)]))
         arguments |= {name: unit_values(rng, style, shape) for name in ("alpha", "gamma")}
     else:
-        alpha, gamma, proposed = deep_block(rng, style, rows, k, n)
+        alpha, gamma, proposed = deep_block(rng, style, np.diff([0, *ends]), k, n)
         arguments |= {"alpha": alpha, "gamma": gamma, "proposed": proposed}
         if layout == "mixed":
             depths = rng.choice([1, k], n)
@@ -147,7 +158,7 @@ def shard_columns(
         else "edges"
         for name in ("flat", "deep")
     }
-    alpha, gamma, proposed = deep_block(rng, style["deep"], rows, k, n2)
+    alpha, gamma, proposed = deep_block(rng, style["deep"], lengths, k, n2)
     if manifest.encodings["gamma_deep"] == "bits":
         gamma = np.nan_to_num(gamma, nan=0)
     prompts = [rng.integers(0, manifest.vocabulary, rng.integers(0, 5)).astype("<i4") for _ in range(s)]

@@ -47,8 +47,8 @@ def arguments(**changes):
 
 def deep(**changes):
     """Two deep drafters on the same sequences, k = 2."""
-    alpha = np.array([[[1, 1], [0.5, 1]], [[1, 0], [1, 0]], [[0.5, 0], [0, 0]]])
-    gamma = np.array([[[1, 1], [0.5, 1]], [[1, 0.5], [1, np.nan]], [[0.5, 0], [0, 0]]])
+    alpha = np.array([[[1, 0], [0.5, 1]], [[1, 0], [1, 0]], [[0.5, 0], [0, 0]]])
+    gamma = np.array([[[1, 0.5], [0.5, 1]], [[1, 0.5], [1, np.nan]], [[0.5, 0], [0, 0]]])
     return arguments(**{"alpha": alpha, "gamma": gamma, "k": 2, "proposed": [[2, 2], [2, 2], [1, 0]], **changes})
 
 
@@ -190,9 +190,13 @@ NAN = float("nan")
         (deep(k=3), ["alpha: shape (3, 2, 2); allowed: (T, N), (T, 1, N) or (T, k, N)", "gamma: shape (3, 2, 2)"]),
         (deep(k=1, proposed=None), ["alpha: shape (3, 2, 2)", "gamma: shape (3, 2, 2)"]),
         (deep(proposed=[[2, 2], [2, 2], [1, 3]]), ["proposed: is 3 at row 2, drafter 1 (b); allowed: [0, 2]"]),
-        (deep(proposed=[[2, 1], [2, 2], [1, 0]]), [
-            "alpha: is 1.0 at row 0, depth 1, drafter 1 (b); allowed: 0 at depths where nothing was proposed",
-            "gamma: is 1.0 at row 0, depth 1, drafter 1 (b); allowed: 0 at depths where nothing was proposed"]),
+        (deep(proposed=[[1, 2], [2, 2], [1, 0]]), [  # the round that began at row 0 meets row 1 at depth 1
+            "alpha: is 1.0 at row 1, depth 1, drafter 0 (a); allowed: 0 at depths where nothing was proposed",
+            "gamma: is 1.0 at row 1, depth 1, drafter 0 (a); allowed: 0 at depths where nothing was proposed"]),
+        (deep(alpha=np.array([[[1, 1], [0.5, 1]], [[1, 0], [1, 0]], [[0.5, 0], [0, 0]]])), [
+            "gamma: is nan at row 1, depth 1, drafter 1 (b); allowed: NaN only where the path had left the draft"]),
+        (deep(gamma=np.array([[[1, NAN], [0.5, 1]], [[1, 0.5], [1, 0]], [[0.5, 0], [0, 0]]])), [
+            "gamma: is nan at row 0, depth 0, drafter 1 (b); allowed: NaN only where the path had left the draft"]),
         (deep(proposed=None, alpha=np.full((3, 2, 2), 1e-9),
               gamma=np.where(np.arange(12) == 6, NAN, 1).reshape(3, 2, 2)),
          ["gamma: is nan at row 1, depth 1, drafter 0 (a); allowed: NaN only where alpha is 0"]),
@@ -235,7 +239,7 @@ def test_places_are_right_beyond_the_first_chunk():
     gamma = np.zeros((rows, 2, 3))
     gamma[80_000, 1, 1] = 0.5
     proposed = np.full((rows, 3), 2)
-    proposed[80_000, 1] = 1
+    proposed[79_999, 1] = 1
     with pytest.raises(TraceError) as caught:
         Trace.from_arrays(
             token=np.zeros(rows, int), alpha=values, gamma=gamma, offsets=[0, rows], domains=["x"],
@@ -259,7 +263,7 @@ def test_what_arrays_do_not_say_is_unknown():
     trace = Trace.from_arrays(**arguments())
     assert trace.first_token.tolist() == [-1, -1]
     assert trace.stop.tolist() == ["length", "length"]
-    assert trace.prompt_ids.tolist() == ["", ""]
+    assert trace.prompt_ids.tolist() == ["0", "1"]
     assert trace.prompt_tokens(1).shape == (0,)
     assert np.isnan([trace.target_logprob, trace.target_entropy, trace.target_top2_margin]).all()
     assert trace.match_length.tolist() == [[0, 0]] * 3
