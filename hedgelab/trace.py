@@ -299,9 +299,9 @@ class Trace:
             raise TraceError(*problems)
 
     def _value_problems(self, columns: Iterable[str] | None = None) -> tuple[str, ...]:
-        names = None if columns is None else tuple(columns)
-        problems = [problem for block in self._blocks for problem in block.problems(names)]
-        if len(self._blocks) > 1 and (names is None or "sequence_id" in names):
+        chosen = None if columns is None else tuple(columns)
+        problems = [problem for block in self._blocks for problem in block.problems(chosen)]
+        if len(self._blocks) > 1 and (chosen is None or "sequence_id" in chosen):
             ids = np.concatenate([block["sequence_id"] for block in self._blocks])
             names, counts = np.unique(ids, return_counts=True)
             if (counts > 1).any():

@@ -122,7 +122,7 @@ def _draft_problems(manifest: Manifest, columns: Mapping[str, NDArray]) -> Itera
     for start, (a, g) in in_chunks(alpha, gamma):
         row = np.arange(start, start + len(a))
         begun = row[:, None] - depth  # (c, k) row at which the round began
-        inside = begun >= offsets[np.searchsorted(offsets, row, side="right") - 1][:, None]  # in the row's own sequence
+        inside = begun >= offsets[np.searchsorted(offsets, row, side="right") - 1][:, None]
         nan = np.isnan(g)
         if nan.any() and not bandit:
             unknown.add(nan & (a > 0), g, start)

@@ -37,7 +37,7 @@ def unit_values(rng: np.random.Generator, style: str, shape: tuple[int, ...]) ->
 def deep_block(
     rng: np.random.Generator, style: str, lengths: Sequence[int], k: int, n: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return alpha, gamma (rows, k, n) and proposed (rows, n) as a trace with sequences of these lengths may hold them."""
+    """Return alpha, gamma (rows, k, n) and proposed (rows, n) as a trace of these sequence lengths may hold them."""
     rows = sum(lengths)
     alpha, gamma = unit_values(rng, style, (rows, k, n)), unit_values(rng, style, (rows, k, n))
     proposed = rng.integers(0, k + 1, (rows, n))

@@ -73,7 +73,8 @@ EVERY = [
 def config_of(folder, target, drafter, **changes):
     document = {
         "name": "tiny", "target": str(folder / "target"), "prompts": {"file": "prompts.jsonl"}, "processing": target,
-        "drafter_processing": drafter, "max_new_tokens": 24, "k": K, "batch": 5, "seed": 11, "drafters": EVERY, "loop": 0,
+        "drafter_processing": drafter, "max_new_tokens": 24, "k": K, "batch": 5, "seed": 11, "drafters": EVERY,
+        "loop": 0,
     }  # fmt: skip
     return parse_config({**document, **changes}, folder)
 
@@ -494,7 +495,7 @@ def test_killed_anywhere_and_resumed_equals_uninterrupted(home, tmp_path):
         torch.set_num_threads(1)
         home, out = Path(sys.argv[1]), Path(sys.argv[2])
         config = config_of(home, {"temperature": 0.8}, {"temperature": 1.0}, max_new_tokens=10)
-        real_replace, real_row = os.replace, collecting._Batch._row
+        real_replace, real_row = os.replace, collecting._Batch.row
         def run(moment, resume):
             pid = os.fork()
             if pid:
@@ -510,7 +511,7 @@ def test_killed_anywhere_and_resumed_equals_uninterrupted(home, tmp_path):
                 if t == 4: die()
                 real_row(self, t)
             if moment:
-                os.replace, collecting._Batch._row = replace, row
+                os.replace, collecting._Batch.row = replace, row
             try:
                 collecting.collect(config, {}, out, resume=resume)
             except BaseException:
@@ -536,9 +537,10 @@ def test_killed_anywhere_and_resumed_equals_uninterrupted(home, tmp_path):
     finally:
         torch.set_num_threads(threads)
     root = Path(__file__).parent.parent
+    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", script, str(home), str(tmp_path / "killed")],
-        capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 5
@@ -578,7 +580,8 @@ def test_every_problem_of_a_configuration_is_reported_at_once():
         "config.name", "config.spead: unknown", "config.processing.temperature", "config.prompts.split",
         "config.prompts.domains: 'cooking'", "config.drafters[0].kind", "config.drafters[1].options.layer: missing",
         "config.drafters[1].options.layers: unknown", "config.drafters[2].name: 'b' is used twice",
-        "config.drafters[2].options.longest", "config.encodings.alpha: unknown", "config.encodings.gamma_flat: is 'zip'",
+        "config.drafters[2].options.longest", "config.encodings.alpha: unknown",
+        "config.encodings.gamma_flat: is 'zip'",
     ):  # fmt: skip
         assert words in str(caught.value)
 

@@ -48,7 +48,6 @@ def texts(
 ) -> None:
     """Write the token ids of a trace alone: what n-gram drafters are counted from."""
     from hedgelab.errors import TraceError
-
     from traces.texts import Texts, TextsError
 
     try:
@@ -66,7 +65,9 @@ def collect(
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16")] = "float32",
     resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted recording")] = False,
-    logits: Annotated[int | None, typer.Option(help="keep the target's M most likely ids, over the configuration's")] = None,
+    logits: Annotated[
+        int | None, typer.Option(help="keep the target's M most likely ids, over the configuration's")
+    ] = None,
 ) -> None:
     """Record a trace."""
     from rich.console import Console
@@ -98,7 +99,8 @@ def collect(
             def advance(done: int, total: int, summary: Summary) -> None:
                 before[:] = before or [summary.rows]
                 seconds = bar.tasks[0].elapsed or 1e-9
-                note = f"{summary.rows} tokens, {(summary.rows - before[0]) / seconds:.0f}/s, {len(summary.dropped)} dropped"
+                speed = (summary.rows - before[0]) / seconds
+                note = f"{summary.rows} tokens, {speed:.0f}/s, {len(summary.dropped)} dropped"
                 bar.update(task, completed=done, total=total, note=note)
 
             summary = record(settings, document, out, device=device, dtype=dtype, resume=resume, progress=advance)

@@ -13,8 +13,8 @@ __all__ = ["alpha_gamma", "deep_alpha_gamma"]
 def alpha_gamma(target: Dense | OneHot, draft: Law, token: Tensor) -> tuple[Tensor, Tensor]:
     """Return alpha and gamma, (B,) float32 in [0, 1], of one draft a row.
 
-    alpha = min(1, q(x) / p(x)) at the path's token x (B,), which p can draw; gamma = sum_v min(p(v), q(v)). A draft that
-    proposes nothing (`OneHot` token -1) has both 0. Source: Leviathan, Kalman, Matias 2023, "Fast inference from
+    alpha = min(1, q(x) / p(x)) at the path's token x (B,), which p can draw; gamma = sum_v min(p(v), q(v)). A draft
+    that proposes nothing (`OneHot` token -1) has both 0. Source: Leviathan, Kalman, Matias 2023, "Fast inference from
     transformers via speculative decoding", section 3.
 
     >>> from hedgelab.manifest import Processing

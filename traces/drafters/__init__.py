@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from hedgelab.manifest import Processing
-
 from traces.drafters import causal, exit, lookup, ngram
 from traces.drafters.base import Drafter
 from traces.targets import Target, load_target

@@ -17,10 +17,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import hedgelab.manifest as manifest
 import torch
-from hedgelab.manifest import Processing
 from torch import Tensor
+
+import hedgelab.manifest as manifest
+from hedgelab.manifest import Processing
 
 __all__ = ["PAD", "DeepDrafter", "Drafter", "DrafterError", "FlatDrafter", "Logits", "Prefix", "Proposal"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import hedgelab.manifest as manifest
-from hedgelab.manifest import Processing
 from torch import Tensor
 
+import hedgelab.manifest as manifest
+from hedgelab.manifest import Processing
 from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix
 from traces.kv import Stepper
 from traces.targets import Target

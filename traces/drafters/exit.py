@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import hedgelab.manifest as manifest
 from hedgelab.manifest import Processing
 from hedgelab.typed_json import between
-
 from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix
 from traces.targets import Target
 
@@ -34,7 +33,9 @@ class EarlyExit(FlatDrafter):
         super().__init__(name, processing)
         layers = int(target.model.config.get_text_config().num_hidden_layers)
         if options.layer >= layers:
-            raise DrafterError(f"drafter {name!r}: layer is {options.layer}; {target.info.name!r} has {layers}, allowed: fewer")
+            raise DrafterError(
+                f"drafter {name!r}: layer is {options.layer}; {target.info.name!r} has {layers}, allowed: fewer"
+            )
         self.layer, self._target = options.layer, target
         self._norm: Any = _final_norm(target)
         self._head: Any = target.model.get_output_embeddings()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import hedgelab.manifest as manifest
 import torch
-from hedgelab.manifest import Processing
-from hedgelab.typed_json import between
 from torch import Tensor
 
+import hedgelab.manifest as manifest
+from hedgelab.manifest import Processing
+from hedgelab.typed_json import between
 from traces.drafters.base import PAD, DeepDrafter, Prefix, Proposal
 
 __all__ = ["Lookup", "Options", "SuffixIndex"]
@@ -29,7 +29,7 @@ class Options:
 
 
 class SuffixIndex:
-    """One growing text with the most recent end of every n-gram in it: each token costs O(longest), whatever the length.
+    """One growing text with the most recent end of every n-gram in it: a token costs O(longest), whatever the length.
 
     >>> index = SuffixIndex([1, 2, 3, 1, 2], longest=3, shortest=1)
     >>> index.find(4)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import hedgelab.manifest as manifest
 import numpy as np
 import torch
-from hedgelab.manifest import Processing
-from hedgelab.typed_json import between
 from torch import Tensor
 
+import hedgelab.manifest as manifest
+from hedgelab.manifest import Processing
+from hedgelab.typed_json import between
 from traces.drafters.base import PAD, DrafterError, FlatDrafter, Logits, Prefix
 from traces.targets import Target
 from traces.texts import Texts
@@ -27,7 +27,7 @@ __all__ = ["NGram", "Options", "WittenBell"]
 
 @dataclass(frozen=True)
 class Options:
-    """texts : a training trace's folder, or a file of texts. domains : which of them, empty for all. order : longest n."""
+    """texts : a training trace's folder, or a file of texts; domains : which of them, () for all; order : longest n."""
 
     texts: str
     domains: tuple[str, ...] = ()
@@ -54,7 +54,9 @@ class WittenBell:
     def __init__(self, texts: Texts, order: int) -> None:
         bits = int(texts.vocabulary).bit_length()
         if (order - 1) * bits > 62:
-            raise ValueError(f"contexts of {order - 1} ids below {texts.vocabulary} do not fit 62 bits; use a lower order")
+            raise ValueError(
+                f"contexts of {order - 1} ids below {texts.vocabulary} do not fit 62 bits; use a lower order"
+            )
         self.order, self._bits = order, bits
         token, own = texts.token.astype(np.int64), texts.own()
         place = np.arange(len(token)) - np.repeat(texts.offsets[:-1], np.diff(texts.offsets))  # within its text
