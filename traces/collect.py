@@ -175,7 +175,7 @@ def jobs_of(config: Config, target: Target) -> tuple[list[Job], tuple[str, ...]]
         found = read(Path(config.folder) / source.file, source.format)
         names = source.domains or tuple(sorted({prompt.domain for prompt in found}))
         by_domain = {name: [prompt for prompt in found if prompt.domain == name] for name in names}
-    jobs = []
+    jobs: list[Job] = []
     for name, prompts in by_domain.items():
         count = source.count_of.get(name, source.count)
         if len(prompts) < max(1, count):
@@ -198,10 +198,11 @@ def record(
     advance: Callable[[int, int], None] = lambda rows, ended: None,
 ) -> Recorded:
     """Write the texts of one shard together and return its arrays."""
-    room = target.context - 1  # one token must fit behind the prompt, and one row behind that
+    context = _context(target, drafters)
+    room = context - 1  # one token must fit behind the prompt, and one row behind that
     fitting = [job for job in jobs if 0 < len(job.ids) < room]
     dropped = [
-        Dropped(job.prompt.id, f"its prompt of {len(job.ids)} tokens leaves no room in the context of {target.context}")
+        Dropped(job.prompt.id, f"its prompt of {len(job.ids)} tokens leaves no room in the context of {context}")
         for job in jobs
         if job not in fitting
     ]
@@ -233,6 +234,7 @@ class _Batch:
         self.deep = [(i, d) for i, d in enumerate(drafters) if isinstance(d, DeepDrafter) and config.k > 1]
         texts, rows, n, k = len(jobs), config.max_new_tokens - 1, len(drafters), config.k
         n1, n2, m = len(self.flat), len(self.deep), config.logits
+        self.context = _context(target, drafters)
         self.length = [0] * texts  # rows kept
         self.ended = [""] * texts
         self.faulty: dict[int, str] = {}
@@ -275,7 +277,7 @@ class _Batch:
         config, jobs, clock = self.config, self.jobs, self.clock
         prompts = pad_left([job.ids for job in jobs])
         width = prompts.shape[1]
-        capacity = min(width + config.max_new_tokens, width - min(len(job.ids) for job in jobs) + self.target.context)
+        capacity = min(width + config.max_new_tokens, width - min(len(job.ids) for job in jobs) + self.context)
         self.active = list(range(len(jobs)))
         self.tokens = torch.full((len(jobs), capacity), -1, dtype=torch.int64)
         self.tokens[:, :width] = prompts
@@ -411,7 +413,7 @@ class _Batch:
             self.length[s], self.ended[s] = rows, "eos"
         elif len(text) == self.config.max_new_tokens:
             self.length[s], self.ended[s] = rows, "length"
-        elif len(self.jobs[s].ids) + len(text) == self.target.context:
+        elif len(self.jobs[s].ids) + len(text) == self.context:
             self.length[s], self.ended[s] = rows, "context"
         return bool(self.ended[s])
 
@@ -458,6 +460,11 @@ class _Batch:
         if self.config.logits:
             found["logit_row"] = np.arange(sum(lengths), dtype=np.int64)
         return found
+
+
+def _context(target: Target, drafters: Sequence[Drafter]) -> int:
+    """Return the most tokens that target and drafters all can read."""
+    return min([target.context, *(drafter.context for drafter in drafters if drafter.context is not None)])
 
 
 def _at_ids(law: Law, ids: Tensor) -> tuple[Tensor, Tensor]:

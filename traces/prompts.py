@@ -13,7 +13,7 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -379,7 +379,7 @@ _SQL = (
 )
 
 
-def _about(templates: dict[str, tuple[str, ...]]) -> Callable[[str, int, random.Random], str]:
+def _about(templates: Mapping[str, tuple[str, ...]]) -> Callable[[str, int, random.Random], str]:
     def text(entity: str, turn: int, rng: random.Random) -> str:
         name, _, kind = entity.partition(" | ")
         choices = templates[kind]

@@ -159,7 +159,7 @@ def _load(spec: str, folder: Path, info: Model, device: torch.device, dtype: tor
     try:
         with _quiet():
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model = AutoModelForCausalLM.from_pretrained(
+            model: Any = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=dtype, use_safetensors=True, local_files_only=True, attn_implementation="sdpa"
             )
     except (OSError, ValueError, ImportError) as error:

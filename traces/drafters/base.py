@@ -67,6 +67,7 @@ class Drafter(ABC):
 
     kind: str
     needs_hidden = False
+    context: int | None = None  # most tokens it reads, None for any number
 
     def __init__(self, name: str, processing: Processing) -> None:
         self.name = name

@@ -38,11 +38,7 @@ class Causal(FlatDrafter):
             )
         self._drafter, self._vocabulary = drafter, target.vocabulary
         self._stepper = Stepper(drafter.model)
-
-    @property
-    def context(self) -> int:
-        """Most tokens that the drafter reads."""
-        return self._drafter.context
+        self.context = drafter.context
 
     def describe(self) -> manifest.Drafter:
         return manifest.Drafter(self.name, self.kind, self.rule, 1, self.processing, self._drafter.info, {})
