@@ -144,36 +144,39 @@ def test_alpha_and_gamma_on_the_same_logits(home, tmp_path, monkeypatch, target,
     assert (OneHot if drafter["temperature"] == 0 else Dense) in kinds
 
 
-def slow_run(trace, home, models, ngrams, target, drafter):
-    """Yield (row, token, alpha, gamma) of every row: one token at a time, batch 1, no cache, float64 laws."""
-    longest = 3
+def slow_run(trace, target, drafters, longest, shortest, p_how, q_how):
+    """Yield (row, token, p, alpha and gamma of flat drafters, of lookup's depths, lookup's draft) of every row.
+
+    One token at a time, batch 1, no cache, float64 laws. drafters : what each flat drafter is made of: a naive n-gram
+    model, the number of layers before an exit, or another target.
+    """
+    width = target.vocabulary
     for s, begin, end in rows_of(trace):
         prompt, own = text_of(trace, s)
         drafts = {}
         for row in range(begin, end):
             t = row - begin
             text = [*prompt, *own[: t + 1]]
-            laws = []
+            ids = torch.tensor([text])
             with torch.inference_mode():
-                outs = {
-                    name: model.model(torch.tensor([text]), output_hidden_states=True) for name, model in models.items()
-                }
-            p, _ = naive_law(outs["target"].logits[0, -1, :WORDS].double(), **target)
-            states = outs["target"].hidden_states[2]
-            head = models["target"].model
-            exited = head.lm_head(head.model.norm(states))[0, -1, :WORDS]
-            for counted in ngrams:
-                law = counted.law(text)
-                wide = np.full(WORDS, -math.inf)
-                wide[list(law)] = np.log(list(law.values()))
-                laws.append(naive_law(wide, **drafter)[0])
-            for values in (exited, outs["small"].logits[0, -1], outs["target"].logits[0, -1, :WORDS]):
-                laws.append(naive_law(values.double(), **drafter)[0])
-            x = own[t + 1]
-            pairs = [naive_alpha_gamma(p, q, x) for q in laws]
-            drafts[t] = naive_lookup(text, longest, 1, K)[0]
+                out = target.model(ids, output_hidden_states=True)
+                p, _ = naive_law(out.logits[0, -1, :width].double(), **p_how)
+                pairs = []
+                x = own[t + 1]
+                for part in drafters:
+                    values = np.full(width, -math.inf)
+                    if isinstance(part, NaiveNGram):
+                        law = part.law(text)
+                        values[list(law)] = np.log(list(law.values()))
+                    elif isinstance(part, int):
+                        head = target.model.lm_head(target.model.model.norm(out.hidden_states[part][:, -1]))
+                        values = head[0, :width].double().numpy()
+                    else:
+                        values = part.model(ids).logits[0, -1, :width].double().numpy()
+                    pairs.append(naive_alpha_gamma(p, naive_law(values, **q_how)[0], x))
+            drafts[t] = naive_lookup(text, longest, shortest, trace.k)[0]
             deep = []
-            for d in range(K):
+            for d in range(trace.k):
                 draft = drafts.get(t - d, [])
                 if d >= len(draft):
                     deep.append((0.0, 0.0))
@@ -181,7 +184,27 @@ def slow_run(trace, home, models, ngrams, target, drafter):
                     deep.append((0.0, math.nan))
                 else:
                     deep.append((float(draft[d] == x), p[draft[d]]))
-            yield row, p, x, pairs, deep, len(drafts[t])
+            yield row, x, p, pairs, deep, drafts[t]
+
+
+def assert_agrees(trace, slow, rows_at_least):
+    """Hold a trace (lookup first, then flat drafters) against a slow run, within 1e-3."""
+    near, rows = 0, 0
+    for row, x, p, pairs, deep, draft in slow:
+        rows += 1
+        alpha, gamma = zip(*pairs, strict=True)
+        close = np.allclose(trace.alpha[row, 0, 1:], alpha, atol=1e-3)
+        close &= np.allclose(trace.gamma[row, 0, 1:], gamma, atol=1e-3)
+        near += not close  # a cut (top-k, top-p, argmax) may fall elsewhere where two logits nearly tie
+        np.testing.assert_array_equal(trace.alpha[row, :, 0], [pair[0] for pair in deep])
+        if close:
+            np.testing.assert_allclose(trace.gamma[row, :, 0], [pair[1] for pair in deep], atol=1e-3)
+        assert trace.proposed[row, 0] == len(draft)
+        assert float(trace.target_logprob[row]) == pytest.approx(math.log(p[x]), abs=1e-2)
+        entropy = -sum(v * math.log(v) for v in p if v > 0)
+        assert float(trace.target_entropy[row]) == pytest.approx(entropy, abs=1e-2)
+    assert rows >= rows_at_least
+    assert near <= rows / 50
 
 
 @pytest.mark.parametrize(("target", "drafter"), [SETTINGS[0], SETTINGS[2], SETTINGS[4], SETTINGS[5]])
@@ -189,34 +212,45 @@ def test_an_independent_slow_run_agrees(home, tmp_path, target, drafter):
     config = config_of(home, target, drafter, max_new_tokens=16, prompts={"file": "few.jsonl"})
     collect(config, {}, tmp_path / "t")
     trace = open_trace(tmp_path / "t")
-    models = {"target": load_target(str(home / "target")), "small": load_target(str(home / "small"))}
+    big, small = load_target(str(home / "target")), load_target(str(home / "small"))
     trained = open_trace(home / "train")
     texts = [(*text_of(trained, s), str(trained.domains[s])) for s in range(trained.sequences)]
-    ngrams = [
-        NaiveNGram([text[:2] for text in texts if text[2] == "a"], 3),
-        NaiveNGram([text[:2] for text in texts], 4),
+    only_a = NaiveNGram([text[:2] for text in texts if text[2] == "a"], 3)
+    every = NaiveNGram([text[:2] for text in texts], 4)
+    slow = slow_run(trace, big, [only_a, every, 2, small, big], 3, 1, target, drafter)
+    assert_agrees(trace, slow, 30)
+
+
+@pytest.mark.parametrize(("target", "drafter"), [({"temperature": 0.6}, {"temperature": 0.6, "top_p": 0.9})])
+def test_a_slow_run_of_the_packaged_target_agrees(tmp_path, target, drafter):
+    """Every kind on the real target, few tokens; an exit stands for a second model of its size."""
+    prompts = [("name three rivers in Europe", "a"), ("x = [1, 2, 3]; print(", "b")]
+    messages = [{"id": d, "domain": d, "entity": "", "messages": [{"role": "user", "content": c}]} for c, d in prompts]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, messages)))
+    real = load_target("smollm2-135m")
+    words = [
+        real.tokenizer(text)["input_ids"] for text in ("rivers in Europe are the Rhine, the Danube", "print([1, 2])")
     ]
-    part = next(iter(trace.parts()))
-    assert part is not None
-    near, rows = 0, 0
-    for row, p, x, pairs, deep, proposed in slow_run(trace, home, models, ngrams, target, drafter):
-        rows += 1
-        alpha = [pair[0] for pair in pairs]
-        gamma = [pair[1] for pair in pairs]
-        # a cut (top-k, top-p, argmax) may fall elsewhere where two logits nearly tie; count such rows
-        close = np.allclose(trace.alpha[row, 0, 1:], alpha, atol=1e-3) and np.allclose(
-            trace.gamma[row, 0, 1:], gamma, atol=1e-3
-        )
-        near += not close
-        np.testing.assert_allclose(trace.alpha[row, :, 0], [pair[0] for pair in deep])
-        if close:
-            np.testing.assert_allclose(trace.gamma[row, :, 0], [pair[1] for pair in deep], atol=1e-3)
-        assert trace.proposed[row, 0] == proposed
-        assert float(trace.target_logprob[row]) == pytest.approx(math.log(p[x]), abs=1e-2)
-        entropy = -sum(v * math.log(v) for v in p if v > 0)
-        assert float(trace.target_entropy[row]) == pytest.approx(entropy, abs=1e-2)
-    assert rows > 30
-    assert near <= rows / 50
+    offsets = np.cumsum([0, *map(len, words)])
+    Texts(
+        np.concatenate(words).astype(np.int32), offsets, offsets[:-1] + 1, np.array([0, 1]), ("a", "b"),
+        real.vocabulary, real.tokenizer_sha256, "t", "",
+    ).save(tmp_path / "texts.safetensors")  # fmt: skip
+    drafters = [
+        {"name": "lookup", "kind": "lookup", "processing": {"temperature": 0}},
+        {"name": "ngram", "kind": "ngram", "options": {"texts": "texts.safetensors", "order": 3}},
+        {"name": "exit-15", "kind": "exit", "options": {"layer": 15}},
+        {"name": "exit-26", "kind": "exit", "options": {"layer": 26}},
+        {"name": "self", "kind": "causal", "options": {"model": "smollm2-135m"}},
+    ]
+    config = config_of(
+        tmp_path, target, drafter, target="smollm2-135m", drafters=drafters, max_new_tokens=7,
+        prompts={"file": "prompts.jsonl"},
+    )  # fmt: skip
+    collect(config, {}, tmp_path / "t")
+    trace = open_trace(tmp_path / "t")
+    naive = NaiveNGram([(ids[:1], ids[1:]) for ids in words], 3)
+    assert_agrees(trace, slow_run(trace, real, [naive, 15, 26, real], 4, 2, target, drafter), 8)
 
 
 def test_tokens_are_the_inverse_cdf_of_their_coins(home, tmp_path):
