@@ -282,8 +282,7 @@ def show(trace: TraceArgument, as_json: AsJson = False) -> None:
             print(json.dumps(facts, indent=1))
             return
         console = _console()
-        drafters = facts.pop("drafters")
-        domains = facts.pop("domains")
+        drafters, domains, measured = (facts.pop(name) for name in ("drafters", "domains", "measured"))
         table = Table(show_header=False)
         for name, value in facts.items():
             table.add_row(name, _escaped(_words(value)))
@@ -301,6 +300,13 @@ def show(trace: TraceArgument, as_json: AsJson = False) -> None:
         for name, entry in domains.items():
             table.add_row(_escaped(name), str(entry["sequences"]), str(entry["rows"]))
         console.print(table)
+        if "parts" in measured:
+            table = Table(title="measured while recording", title_justify="left")
+            for heading in ("part", "calls", "ms a call"):
+                table.add_column(heading, justify="left" if heading == "part" else "right")
+            for name, entry in measured["parts"].items():
+                table.add_row(_escaped(name), str(entry["calls"]), f"{1e3 * entry['seconds_per_call']:.2f}")
+            console.print(table)
 
 
 @trace_app.command("check")

@@ -29,23 +29,24 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,
 }
 
-# Okabe and Ito's palette: told apart by colour-blind readers; markers repeat the distinction in grey print
-LOOKS = {
+# Okabe and Ito's palette: told apart by colour-blind readers; markers, hollow for oracles, say it again in grey print
+LOOKS: dict[str, tuple[str, str]] = {
     "uniform": ("#999999", "v"),
     "exp3": ("#E69F00", "<"),
     "ucb1": ("#D55E00", ">"),
-    "ftl": ("#56B4E9", "s"),
     "hedge": ("#0072B2", "o"),
+    "ftl": ("#56B4E9", "s"),
     "normalhedge": ("#009E73", "D"),
-    "best fixed drafter": ("#000000", "_"),
-    "best fixed per prompt": ("#000000", "+"),
-    "clairvoyant switching": ("#CC79A7", "*"),
+    "best fixed drafter": ("#000000", "o"),
+    "best fixed per prompt": ("#000000", "s"),
+    "clairvoyant switching": ("#CC79A7", "^"),
 }
+OTHER = ("#444444", "x")
 
 
 def _regret(axes: Axes, curves: Curves, objective: str) -> None:
     for name, rows in curves.per_token.items():
-        colour, _ = LOOKS.get(name, ("#444444", "o"))
+        colour, _ = LOOKS.get(name, OTHER)
         low, middle, high = np.quantile(rows, [0.025, 0.5, 0.975], axis=0)
         axes.plot(curves.tokens, middle, color=colour, label=name, linewidth=1.4)
         axes.fill_between(curves.tokens, low, high, color=colour, alpha=0.18, linewidth=0)
@@ -59,9 +60,9 @@ def _regret(axes: Axes, curves: Curves, objective: str) -> None:
         label="bound, Hedge only (its delays)",
     )
     axes.set_xscale("log")
-    axes.set_yscale("symlog", linthresh=1e-3, linscale=0.5)
-    axes.set_ylim(top=min(2.0, 1.5 * float(bound.max())))
-    axes.set_xlabel("tokens of the stream, learner state carried over")
+    axes.set_yscale("log", nonpositive="clip")
+    axes.set_ylim(1e-4, min(2.0, 1.5 * float(bound.max())))
+    axes.set_xlabel("tokens of a stream of prompts, learner state carried over")
     axes.set_ylabel(f"token-game regret per token ({objective} loss)")
     axes.set_title("a  Regret to the best fixed drafter")
     axes.legend(loc="lower left")
@@ -70,10 +71,12 @@ def _regret(axes: Axes, curves: Curves, objective: str) -> None:
 def _speeds(axes: Axes, comparison: Comparison) -> None:
     summary = comparison.summary()
     groups = list(summary)
-    names = [policy.name for policy in comparison.policies]
+    known = [name for name in LOOKS if any(policy.name == name for policy in comparison.policies)]
+    names = known + [policy.name for policy in comparison.policies if policy.name not in LOOKS]
+    oracles = {policy.name for policy in comparison.policies if policy.kind == "oracle"}
     spread = np.linspace(-0.36, 0.36, len(names))
     for shift, name in zip(spread, names, strict=True):
-        colour, marker = LOOKS.get(name, ("#444444", "x"))
+        colour, marker = LOOKS.get(name, OTHER)
         intervals = [summary[group][name]["mat"] for group in groups]
         middle = np.array([interval.estimate for interval in intervals])
         error = np.abs([[i.estimate - i.low, i.high - i.estimate] for i in intervals]).T
@@ -84,6 +87,7 @@ def _speeds(axes: Axes, comparison: Comparison) -> None:
             color=colour,
             marker=marker,
             markersize=4.5,
+            markerfacecolor="white" if name in oracles else colour,
             linestyle="none",
             elinewidth=1,
             label=name,

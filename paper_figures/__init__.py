@@ -1,1 +1,1 @@
-
+"""Figures of results. They compute nothing beyond aggregation."""

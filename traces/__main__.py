@@ -116,6 +116,19 @@ def collect(
             typer.echo(f"  {drop.prompt_id}: {drop.reason}")
 
 
+@app.command()
+def card(traces: Annotated[list[Path], typer.Argument(help="trace folders")]) -> None:
+    """Print the tables of a trace card as Markdown: texts, cuts, drops, and every drafter in every domain."""
+    from hedgelab.errors import TraceError
+    from hedgelab.trace import open_trace
+    from traces.card import card as tables
+
+    try:
+        typer.echo("\n".join(tables(open_trace(folder)) for folder in traces), nl=False)
+    except (TraceError, OSError) as error:
+        _stop(error)
+
+
 def _stop(error: Exception) -> NoReturn:
     typer.echo(f"error: {error}", err=True)
     raise typer.Exit(1)

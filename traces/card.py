@@ -36,8 +36,8 @@ def _facts(trace: Trace) -> Iterator[str]:
     yield (
         f"{trace.sequences} texts, {trace.rows} tokens, {len(trace.drafters)} drafters, k = {trace.k}; "
         f"target {manifest.target.name} ({manifest.target.dtype}), "
-        f"temperature {how.temperature:g}, top-k {how.top_k or 'off'}, top-p {how.top_p:g}; {facts['bytes'] / 1e6:.2f} MB; cut at a loop: {facts['cuts']}; "
-        f"dropped: {len(facts['dropped'])}."
+        f"temperature {how.temperature:g}, top-k {how.top_k or 'off'}, top-p {how.top_p:g}; "
+        f"{facts['bytes'] / 1e6:.2f} MB; cut at a loop: {facts['cuts']}; dropped: {len(facts['dropped'])}."
     )
     for record in facts["dropped"]:
         yield f"- dropped `{record['prompt_id']}`: {record['reason']}"
