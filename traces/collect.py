@@ -406,7 +406,9 @@ class _Batch:
         if n and len(text) >= n:
             gram = tuple(text[-n:])
             if gram in self._grams[s]:
-                self.length[s], self.ended[s] = max(0, len(text) - n - 1), "loop"  # up to where the repetition begins
+                # The rows of the repeated n-gram stay. Cutting where it begins would look n tokens ahead: the text would
+                # no longer be a sample of p, and drafters that copy would seem worse than they are (alpha below gamma).
+                self.length[s], self.ended[s] = rows, "loop"
                 return True
             self._grams[s].add(gram)
         if token in self.target.eos:

@@ -59,7 +59,7 @@ class Config:
     """Everything that decides what a recording holds.
 
     max_new_tokens : of a text, the first one (which is no row) and EOS counted
-    loop : a text is cut where an n-gram of this length begins to repeat; 0: never
+    loop : a text ends with the first n-gram of this length that it repeats; 0: never
     batch : texts per shard. They are generated together, so a shard depends on no other.
     """
 
