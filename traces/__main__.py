@@ -109,7 +109,7 @@ def collect(
         raise typer.Exit(130) from None
     except known as error:
         _stop(error)
-    typer.echo(f"{summary.sequences} texts, {summary.rows} rows, {summary.cuts} cut because they began to loop, in {out}")
+    typer.echo(f"{summary.sequences} texts, {summary.rows} rows, {summary.cuts} cut at a loop, in {out}")
     if summary.dropped:
         typer.echo(f"{len(summary.dropped)} records dropped:")
         for drop in summary.dropped:

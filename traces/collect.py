@@ -406,8 +406,8 @@ class _Batch:
         if n and len(text) >= n:
             gram = tuple(text[-n:])
             if gram in self._grams[s]:
-                # The rows of the repeated n-gram stay. Cutting where it begins would look n tokens ahead: the text would
-                # no longer be a sample of p, and drafters that copy would seem worse than they are (alpha below gamma).
+                # The repeated rows stay. Cutting where they begin would look n tokens ahead: the text would
+                # no longer be a sample of p, and drafters that copy would seem worse than they are.
                 self.length[s], self.ended[s] = rows, "loop"
                 return True
             self._grams[s].add(gram)

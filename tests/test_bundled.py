@@ -1,0 +1,123 @@
+"""The bundled real traces: whole, as large as promised, and consistent with what alpha and gamma mean."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hedgelab as hl
+from hedgelab.checking import check_trace
+
+DATA = Path(hl.__file__).parent / "data"
+NAMES = ("t06", "greedy", "logits")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_wrong_with_it(name):
+    assert check_trace(DATA / name) == []
+    trace = hl.sample_trace(name)
+    assert trace.manifest.complete
+    assert trace.manifest.licenses
+    assert len(set(trace.drafters)) == len(trace.drafters) >= 10
+
+
+def test_size():
+    assert sum(file.stat().st_size for file in DATA.rglob("*") if file.is_file()) < 15e6
+
+
+@pytest.mark.parametrize("name", ["t06", "greedy"])
+def test_as_large_as_promised(name):
+    trace = hl.sample_trace(name)
+    domains, counts = np.unique(trace.domains, return_counts=True)
+    assert len(domains) == 7
+    assert counts.min() >= 20
+    assert len(np.unique(trace.prompt_ids)) == trace.sequences  # one text a prompt
+    lengths = np.diff(trace.offsets)
+    # at least 128 tokens, unless the text ended or began to loop
+    assert (lengths[trace.stop == "length"] >= 128).all()
+    assert set(trace.stop) <= {"length", "eos", "loop"}
+    cuts = sum(shard.cuts for shard in trace.manifest.shards)
+    assert cuts == (trace.stop == "loop").sum()
+
+
+def test_training_and_held_out_prompts_are_apart():
+    held_out = set(hl.sample_trace("t06").prompt_ids)
+    assert held_out == set(hl.sample_trace("greedy").prompt_ids)
+    assert not any("train" in name for name in held_out)
+
+
+def test_what_the_manifest_says():
+    t06, greedy = hl.sample_trace("t06").manifest, hl.sample_trace("greedy").manifest
+    assert (t06.path, greedy.path) == ("own_sample", "greedy")
+    assert t06.target.sha256.startswith("b179c952")
+    assert t06.target.sha256.endswith("10db53")
+    assert (t06.target_processing.temperature, greedy.target_processing.temperature) == (0.6, 0.0)
+    # case B3: the drafters' own temperatures are recorded, not inferred
+    assert {d.processing.temperature for d in t06.drafters if d.kind != "lookup"} == {0.6}
+    assert {d.processing.temperature for d in greedy.drafters} == {0.0}
+    assert {d.kind for d in t06.drafters} == {"lookup", "ngram", "exit"}
+
+
+def reached(trace, depth, column):
+    """Rows that a round of this deep drafter reaches at `depth`: all drafts before were accepted."""
+    alpha = trace.alpha[:, :, column]
+    first = np.repeat(trace.offsets[:-1], np.diff(trace.offsets))
+    rows = np.flatnonzero(np.arange(trace.rows) - first >= depth)
+    for back in range(1, depth + 1):
+        rows = rows[alpha[rows - back, depth - back] == 1]
+    return rows
+
+
+@pytest.mark.parametrize("name", ["t06", "logits"])
+def test_alpha_has_mean_gamma(name):
+    # E_p alpha = gamma at every row, so alpha - gamma are martingale differences: within 4 standard errors. About 20
+    # comparisons a trace, false alarm 1e-3 (of the recording: this test is deterministic)
+    trace = hl.sample_trace(name)
+    compared = 0
+    for i in range(len(trace.drafters)):
+        depths = range(trace.k) if i in trace.deep_columns else range(1)
+        for d in depths:
+            rows = reached(trace, d, i) if d else np.arange(trace.rows)
+            difference = trace.alpha[rows, d, i].astype(float) - trace.gamma[rows, d, i]
+            assert np.isfinite(difference).all()
+            error = np.sqrt((difference**2).sum())
+            if error > 0:
+                compared += 1
+                assert abs(difference.sum()) < 4 * error, (trace.drafters[i], d)
+    assert compared >= len(trace.drafters)
+
+
+def test_greedy_acceptance_is_yes_or_no():
+    trace = hl.sample_trace("greedy")
+    assert set(np.unique(trace.alpha)) == {0.0, 1.0}
+    known = ~np.isnan(trace.gamma)
+    assert (trace.alpha[known] == trace.gamma[known]).all()
+
+
+def test_gamma_from_truncated_logits_is_an_interval_that_holds_it():
+    trace = hl.sample_trace("logits")
+    assert trace.manifest.logits == 64
+    rows = trace.column("logit_row")
+    log_p, log_q = trace.column("logit_p"), trace.column("logit_q")
+    tail_p, tail_q = trace.column("tail_p"), trace.column("tail_q")
+    assert len(rows) > 100
+    for i, drafter in enumerate(trace.manifest.drafters):
+        if drafter.rule != "chain":
+            continue
+        low, high = hl.acceptance.gamma_interval(log_p, log_q[:, i], tail_p, tail_q[:, i])
+        exact = trace.gamma[rows, 0, i]
+        assert (low <= exact).all(), drafter.name
+        assert (exact <= high).all(), drafter.name
+        assert (high - low).mean() < 0.25  # and it is of use
+    one_hot = [i for i, drafter in enumerate(trace.manifest.drafters) if drafter.rule == "one_hot"]
+    assert one_hot
+
+
+def test_card_says_what_the_traces_hold():
+    text = (DATA / "TRACES.md").read_text()
+    for name in NAMES:
+        trace = hl.sample_trace(name)
+        assert f"`{name}`" in text
+        assert f"{trace.sequences} texts, {trace.rows} tokens" in text
+    for word in ("python -m traces collect", "Apache-2.0", "MIT", "cut at a loop", "dropped"):
+        assert word in text
