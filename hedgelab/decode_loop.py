@@ -35,6 +35,17 @@ def draw(probs, uniform):
 
 
 @kernel
+def is_distribution(probs):
+    """Return whether `probs` (n,) are non-negative and sum to 1 within 1e-6; NaN fails."""
+    total = 0.0
+    for i in range(probs.shape[0]):
+        if not probs[i] >= 0.0:
+            return False
+        total += probs[i]
+    return abs(total - 1.0) < 1e-6
+
+
+@kernel
 def accepted_drafts(uniforms, first, row, end, k, drafter, alpha_flat, alpha_deep, column, deep):
     """Return how many drafts of a round that starts at `row` are accepted on the path, 0..min(k, end - row).
 
@@ -94,7 +105,7 @@ def replay_part(
     expected_loss,
     losses_seen,
 ):
-    """Replay the sequences of one part; return the number of rounds.
+    """Replay the sequences of one part; return the number of rounds, or -1 - r if round r was played no distribution.
 
     params (P,), fresh and state (rows, N), seen (1,) the losses that `state` has seen, coins (rows of the part,) or
     empty: then those of (seed, replicate, sequence, position); contexts (T', C) float32, what is known before a
@@ -141,7 +152,11 @@ def replay_part(
             context = ring_context[slot]
             for i in range(contexts.shape[1]):
                 context[i] = contexts[row, i]
+            for i in range(n):
+                probs[i] = np.nan
             play(params, state, context, rng, probs)
+            if not is_distribution(probs):
+                return -1 - total_rounds
             pick = draw(probs, rng.random())
             got = accepted_drafts(uniforms, first, row, last, k, pick, alpha_flat, alpha_deep, column, deep)
             cut = row + got >= last  # no token is left for the target: the sequence ends inside the drafts

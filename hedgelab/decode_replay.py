@@ -213,7 +213,7 @@ def replay(
     rounds = rows = sequences = 0
     for part in trace.parts():
         here = int((part.end - part.begin).sum())
-        rounds += engine(
+        played = engine(
             play,
             observe,
             params,
@@ -250,6 +250,12 @@ def replay(
             expected_loss[rows : rows + here],
             losses_seen[rows : rows + here],
         )
+        if played < 0:
+            raise ValueError(
+                f"learner {policy.name!r}: in round {rounds - played - 1} play did not write a distribution "
+                f"(non-negative, sum 1) over the {n} drafters"
+            )
+        rounds += played
         rows += here
         sequences += len(part.begin)
     return Replay(

@@ -65,7 +65,7 @@ def _regret(axes: Axes, curves: Curves, objective: str) -> None:
     axes.set_xlabel("tokens of a stream of prompts, learner state carried over")
     axes.set_ylabel(f"token-game regret per token ({objective} loss)")
     axes.set_title("a  Regret to the best fixed drafter")
-    axes.legend(loc="lower left")
+    axes.legend(loc="lower left", frameon=True, framealpha=0.8, edgecolor="none")
 
 
 def _speeds(axes: Axes, comparison: Comparison) -> None:

@@ -283,6 +283,30 @@ def test_bad_learners():
             hl.replay(TRACE, policy)
 
 
+@pytest.mark.parametrize("wrong", [[0.5, 0.4, 0.0], [1.5, -0.5, 0.0], [np.nan, 0.5, 0.5], None])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_play_must_write_a_distribution(wrong, compiled):
+    values = np.array(wrong if wrong else [1.0, 0.0, 0.0])
+    silent = wrong is None
+
+    def play(params, state, context, rng, probs):
+        if state[0, 0] < 2:
+            for i in range(3):
+                probs[i] = 1 / 3
+        elif not silent:
+            for i in range(3):
+                probs[i] = values[i]
+
+    def observe(params, state, context, probs, pick, losses):
+        state[0, 0] += 1
+
+    if compiled:
+        play, observe = hl.kernel(play), hl.kernel(observe)
+    policy = hl.Learner("wrong", lambda params, n: np.zeros((1, n)), play, observe)
+    with pytest.raises(ValueError, match=r"learner 'wrong': in round \d+ play did not write a distribution"):
+        hl.replay(TRACE, policy, carry_over=True)
+
+
 def test_a_log_of_chosen_drafters_refuses_full_information():
     rng = np.random.default_rng(6)
     alpha = rng.random((20, 2))
