@@ -17,8 +17,9 @@ A learner is three functions and a few facts about them. `n` is the number of dr
 
 The engines own every argument array: a learner may read them during the call, must not keep them, and writes only to
 `state` (and `play` to `probs`). Functions decorated with `hedgelab.kernel` run compiled; plain functions run in an
-uncompiled copy of the same engine, which is slow and gives the same numbers. Compiled functions must not raise: an engine calls them by
-address, and an exception would get lost. A play that writes no distribution ends the run with an error.
+uncompiled copy of the same engine, which is slow and gives the same numbers. Compiled functions must not raise: an
+engine calls them by address, and an exception would get lost. A play that writes no distribution ends the run with an
+error.
 """
 
 from __future__ import annotations
