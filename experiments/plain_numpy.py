@@ -230,7 +230,7 @@ def replay(
                 played[inside] = (row, probs, pick, seen)
             start, row = row, row + committed
             if feedback == "bandit":
-                if committed == accepted + 1:
+                if committed == accepted + 1 or accepted == k or objective == "acceptance":
                     losses = np.full(n, np.nan)
                     losses[pick] = (
                         1.0 - accepted / k

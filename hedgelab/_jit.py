@@ -13,6 +13,7 @@ import importlib.metadata
 import os
 import platform
 import types as python_types
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,17 +47,26 @@ def source_hash(folder: Path = _PACKAGE) -> str:
 
 
 @functools.cache
-def cache_folder() -> Path:
-    """Return the folder of this source's compiled kernels, below NUMBA_CACHE_DIR or the user's cache folder."""
+def cache_folder() -> Path | None:
+    """Return the folder of this source's compiled kernels, below NUMBA_CACHE_DIR or the user's cache folder.
+
+    None, with a warning, where nothing can be written: kernels are then compiled anew in each process. Numba would fall
+    back to a folder whose name knows nothing of our other files, and might run stale code.
+    """
     base = config.CACHE_DIR or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hedgelab")
-    return Path(base) / f"kernels-{source_hash()}"
+    folder = Path(base) / f"kernels-{source_hash()}"
+    there = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent)), folder)
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return folder
+    warnings.warn(f"kernels are compiled anew in each process: cannot write to {there}", stacklevel=2)
+    return None
 
 
 @contextmanager
 def _our_cache_folder() -> Iterator[None]:
     # numba reads the folder when a function is decorated; set it for our functions only
-    folder, before = str(cache_folder()), config.CACHE_DIR
-    config.CACHE_DIR = folder
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_folder() or before)
     try:
         yield
     finally:
@@ -66,13 +76,14 @@ def _our_cache_folder() -> Iterator[None]:
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` without Python objects, strictly: no fast-math flag, division by zero as in numpy.
 
-    Strict code gives the same bits as the plain Python function, see `plain`. Functions of this package are cached
-    on disk; those of other modules (a prototype in a user's file) are compiled anew in each process, because no
-    cache could see edits in what they import.
+    Strict code gives the same bits as the plain Python function, see `uncompiled`. Functions of this package are cached
+    on disk. Those of other modules (a prototype in a user's file) are compiled anew in each process, because no cache
+    could see edits in what they import, and check array bounds.
     """
-    ours = function.__module__.split(".")[0] == "hedgelab"
+    if function.__module__.split(".")[0] != "hedgelab":
+        return numba.njit(function, error_model="numpy", nogil=True, boundscheck=True)
     with _our_cache_folder():
-        return numba.njit(function, cache=ours, error_model="numpy", nogil=True)
+        return numba.njit(function, cache=cache_folder() is not None, error_model="numpy", nogil=True)
 
 
 def plain(substitute: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -109,15 +120,21 @@ def _uncompiled(function: Any, done: dict[Any, Callable[..., Any]]) -> Callable[
     if not isinstance(python, python_types.FunctionType):
         return python
     names = dict(python.__globals__)
-    copy = python_types.FunctionType(python.__code__, names, python.__name__, python.__defaults__, python.__closure__)
+    cells = tuple(python_types.CellType() for _ in python.__closure__ or ())
+    copy = python_types.FunctionType(python.__code__, names, python.__name__, python.__defaults__, cells)
     copy.__kwdefaults__ = python.__kwdefaults__
     done[python] = copy
+    for cell, given in zip(cells, python.__closure__ or (), strict=True):
+        value = given.cell_contents
+        cell.cell_contents = _uncompiled(value, done) if _is_compiled(value) else value
     for name in python.__code__.co_names:
         value = names.get(name)
-        if hasattr(value, "py_func") or (_hashable(value) and value in _SUBSTITUTES):
+        if _is_compiled(value):
             names[name] = _uncompiled(value, done)
+        elif isinstance(value, python_types.ModuleType) and value.__name__.split(".")[0] == "hedgelab":
+            raise TypeError(f"{python.__name__} reaches helpers through module {value.__name__}: import them by name")
     return copy
 
 
-def _hashable(value: Any) -> bool:
-    return value.__hash__ is not None
+def _is_compiled(value: Any) -> bool:
+    return hasattr(value, "py_func") or (value.__hash__ is not None and value in _SUBSTITUTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,8 +44,13 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError) as error:
+        if any(frame.filename in _USER_FILES for frame in traceback.extract_tb(error.__traceback__)):
+            raise  # in the user's own code: the place matters
         Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escaped(str(error))}")
         raise typer.Exit(2) from None
+
+
+_USER_FILES: set[str] = set()  # files that learners were loaded from
 
 
 def _escaped(text: str) -> str:
@@ -66,7 +72,16 @@ def _console() -> Console:
 def _open(name: str) -> Trace:
     from hedgelab.trace import open_trace, sample_trace
 
-    return open_trace(name) if Path(name).exists() else sample_trace(name)
+    folder = _folder(name)
+    return open_trace(folder) if folder.exists() else sample_trace(name)  # which lists those there are
+
+
+def _folder(name: str) -> Path:
+    """Return a trace's folder, from its path or from the name of a bundled one."""
+    from hedgelab.manifest import MANIFEST
+
+    bundled = Path(__file__).resolve().parent / "data" / name
+    return bundled if (bundled / MANIFEST).exists() and not (Path(name) / MANIFEST).exists() else Path(name)
 
 
 @contextmanager
@@ -91,7 +106,12 @@ def _learner_from_file(reference: str) -> Learner:
         raise ValueError(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(specification)
     sys.modules[module_name] = module  # numba finds a function's module by name
-    specification.loader.exec_module(module)
+    _USER_FILES.add(str(path))
+    sys.path.insert(0, str(path.resolve().parent))  # so that it finds its neighbours
+    try:
+        specification.loader.exec_module(module)
+    finally:
+        del sys.path[0]
     learner = getattr(module, name, None)
     if not isinstance(learner, Learner):
         there = [key for key, value in vars(module).items() if isinstance(value, Learner)]
@@ -108,7 +128,7 @@ def _learner(reference: str, settings: list[str]) -> Learner:
         if not equals:
             raise ValueError(f"--set needs NAME=VALUE, got {setting!r}")
         try:
-            values[name] = float(text)
+            values[name] = text if name == "drafter" else float(text)  # a drafter may be called "1"
         except ValueError:
             values[name] = None if text == "none" else text
     policy = _learner_from_file(reference) if ":" in reference else learner(reference)
@@ -116,7 +136,7 @@ def _learner(reference: str, settings: list[str]) -> Learner:
 
 
 def _print_comparison(comparison: Comparison, console: Console) -> None:
-    from hedgelab.comparison import POOLED, cell
+    from hedgelab.comparison import POOLED, cell, half_width
 
     summary = comparison.summary()
     settings = ", ".join(f"{name}={value}" for name, value in comparison.settings.items())
@@ -141,10 +161,10 @@ def _print_comparison(comparison: Comparison, console: Console) -> None:
         pooled.add_row(
             _escaped(name),
             policy.feedback if policy.kind == "learner" else "oracle",
-            cell(numbers["mat"]),
-            cell(numbers["mat_mean_of_requests"]),
-            cell(numbers["rounds"], 0),
-            cell(numbers["regret_rounds"], 0),
+            _escaped(cell(numbers["mat"])),
+            _escaped(cell(numbers["mat_mean_of_requests"])),
+            _escaped(cell(numbers["rounds"], 0)),
+            _escaped(cell(numbers["regret_rounds"], 0)),
         )
     console.print(pooled)
     by_domain = Table(title="MAT (tokens / rounds) by domain, ± half of the 95% interval", title_justify="left")
@@ -153,7 +173,7 @@ def _print_comparison(comparison: Comparison, console: Console) -> None:
         by_domain.add_column(domain, justify="right")
     for policy in comparison.policies:
         intervals = [summary[domain][policy.name]["mat"] for domain in comparison.domains]
-        by_domain.add_row(_escaped(policy.name), *(f"{i.estimate:.2f} ±{(i.high - i.low) / 2:.2f}" for i in intervals))
+        by_domain.add_row(_escaped(policy.name), *(half_width(interval) for interval in intervals))
     console.print(by_domain)
 
 
@@ -172,6 +192,9 @@ def demo(
     from hedgelab.comparison import STREAMS, compare, default_learners, regret_curves
 
     with _plain_errors():
+        if figure.suffix.lower() not in (".png", ".pdf", ".svg"):
+            raise ValueError(f"figure: {str(figure)!r} must end in .png, .pdf or .svg")
+        figure.parent.mkdir(parents=True, exist_ok=True)
         recorded = _open(trace)
         # 5 drafts a round unless the trace holds fewer
         length = min(5, recorded.k) if k is None else k
@@ -310,10 +333,11 @@ def show(trace: TraceArgument, as_json: AsJson = False) -> None:
 
 
 @trace_app.command("check")
-def check(folder: Annotated[Path, typer.Argument(help="A trace folder.")]) -> None:
+def check(trace: TraceArgument) -> None:
     """Check every byte of a trace; list all problems, and end with status 1 if there are any."""
     from hedgelab.checking import check_trace
 
+    folder = _folder(trace)
     with _plain_errors():
         problems = check_trace(folder)
     console = _console()

@@ -45,6 +45,7 @@ def fill(seed, stream, sequence, start, replicate, out):
     A Philox block makes two of them. Its counter is (position // 2, replicate, sequence low, sequence high), its key
     (seed low, seed high xor stream): distinct for seed < 2^56, position and replicate < 2^32, stream < 2^8.
     """
+    sequence = int(sequence)  # a numpy scalar would overflow with a warning in plain Python
     block = -1
     even = 0.0
     odd = 0.0

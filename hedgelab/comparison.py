@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from hedgelab import bounds, oracles
 from hedgelab.algorithms import LEARNERS, learner
 from hedgelab.contract import Learner
-from hedgelab.decode_replay import replay
+from hedgelab.decode_replay import coin_place, replay, whole
 from hedgelab.feedback import draft_length, loss_range
 from hedgelab.regret import Interval, bootstrap_counts, ratio_interval, sum_interval, token_game
 from hedgelab.trace import Trace
@@ -68,6 +69,11 @@ class Comparison:
         rounds : sum over prompts; regret_rounds : rounds minus those that the best fixed drafter needs on average
         """
         reference = next(policy for policy in self.policies if policy.name == BEST_FIXED).rounds
+
+        def shown(interval: Interval, prompts: int) -> Interval:
+            # a bootstrap over one prompt has no spread to show
+            return interval if prompts > 1 else Interval(interval.estimate, math.nan, math.nan)
+
         table: dict[str, dict[str, dict[str, Any]]] = {}
         for domain in (*self.domains, POOLED):
             here = np.full(self.trace.sequences, True) if domain == POOLED else self.trace.domains == domain
@@ -75,15 +81,17 @@ class Comparison:
             counts = bootstrap_counts(
                 self.trace.prompt_ids[here], strata=self.trace.domains[here], resamples=RESAMPLES, seed=0
             )
+            prompts = len(set(self.trace.prompt_ids[here]))
             table[domain] = {}
             for policy in self.policies:
                 rounds = policy.rounds[here]
-                table[domain][policy.name] = {
+                numbers = {
                     "mat": ratio_interval(tokens, rounds, counts),
                     "mat_mean_of_requests": ratio_interval(tokens / rounds, np.ones_like(rounds), counts),
                     "rounds": sum_interval(rounds, counts),
                     "regret_rounds": sum_interval(rounds - reference[here], counts),
                 }
+                table[domain][policy.name] = {key: shown(interval, prompts) for key, interval in numbers.items()}
         return table
 
     def document(self) -> dict[str, Any]:
@@ -96,7 +104,7 @@ class Comparison:
             "interval": f"95%, percentile bootstrap over prompts within domains, {RESAMPLES} resamples, paired",
             "results": {
                 domain: {
-                    name: {key: interval._asdict() for key, interval in numbers.items()}
+                    name: {key: _document(interval) for key, interval in numbers.items()}
                     for name, numbers in rows.items()
                 }
                 for domain, rows in self.summary().items()
@@ -108,6 +116,16 @@ BEST_FIXED = "best fixed drafter"
 ORACLES = (BEST_FIXED, "best fixed per prompt", "clairvoyant switching")
 
 
+def _document(interval: Interval) -> dict[str, float | None]:
+    return {key: None if math.isnan(value) else value for key, value in interval._asdict().items()}
+
+
+def _label(policy: Learner) -> str:
+    """Return the name of a learner, with the parameters that were set."""
+    values = ", ".join(f"{name}={value}" for name, value in policy.values.items())
+    return f"{policy.name}({values})" if values else policy.name
+
+
 def default_learners() -> tuple[Learner, ...]:
     """Return every registered learner with its defaults; `fixed` is left to the oracles, which say which drafter is
     best."""
@@ -116,7 +134,7 @@ def default_learners() -> tuple[Learner, ...]:
 
 def compare(
     trace: Trace,
-    policies: Iterable[Learner],
+    policies: Iterable[Learner | str],
     *,
     k: int | None = None,
     replicates: int = REPLICATES,
@@ -126,19 +144,29 @@ def compare(
 ) -> Comparison:
     """Return policies and oracles on one trace under the same coins.
 
-    options go to `replay`; a learner meets the feedback that it is made for unless they say otherwise.
+    policies : learners or registered names, each once (other parameters make another). options go to `replay`; a
+    learner meets the feedback that it is made for unless they say otherwise.
     """
     k = draft_length(trace, k)
-    if isinstance(replicates, bool) or not isinstance(replicates, int) or replicates < 1:
-        raise ValueError(f"replicates must be a whole number of at least 1, got {replicates!r}")
+    replicates = whole("replicates", replicates, 1, 2**32 - 1)
+    seed, _ = coin_place(seed, replicates - 1)
+    if "coins" in options:
+        raise ValueError("compare draws its own coins, so that policies and oracles meet the same ones")
+    if POOLED in trace.domains:
+        raise ValueError(f"a domain must not be called {POOLED!r}, the name of the pooled line")
+    chosen = [learner(policy) if isinstance(policy, str) else policy for policy in policies]
+    labels = [_label(policy) for policy in chosen]
+    for label in labels:
+        if label in ORACLES or labels.count(label) > 1:
+            raise ValueError(f"every line needs a name of its own, but there are two called {label!r}")
     rows: list[Policy] = []
-    for policy in policies:
+    for label, policy in zip(labels, chosen, strict=True):
         total = np.zeros(trace.sequences)
         for replicate in range(replicates):
             run = replay(trace, policy, k=k, seed=seed, replicate=replicate, **options)
             total += run.sequence_rounds
             advance(1)
-        rows.append(Policy(policy.name, "learner", run.settings["feedback"], total / replicates))
+        rows.append(Policy(label, "learner", run.settings["feedback"], total / replicates))
     fixed = oracles.expected_fixed_rounds(trace, k=k)
     switching = np.zeros(trace.sequences)
     for replicate in range(replicates):
@@ -158,7 +186,8 @@ def compare(
 class Curves:
     """Token-game regret per token at given numbers of tokens, over bootstrap streams of prompts.
 
-    tokens : (M,); per_token : {learner: (streams, M)}; hedge_bound : (streams, M)
+    tokens : (M,), M = 0 when no sequence is long enough for a play; per_token : {learner: (streams, M)}; hedge_bound :
+    (streams, M)
     """
 
     tokens: NDArray[np.int64]
@@ -184,12 +213,18 @@ def regret_curves(
     """
     k = draft_length(trace, k)
     n = len(trace.drafters)
+    names = tuple(names)
+    for name in names:
+        if learner(name).feedback == "bandit":
+            raise ValueError(f"learner {name!r} has bandit feedback: it plays no token game")
     rng = np.random.default_rng(seed)
     orders = [rng.integers(0, trace.sequences, trace.sequences) for _ in range(streams)]
     # the lag keeps each sequence's last k - 1 rows out of the game
     lost = (k if objective == "length" else 1) - 1
     lengths = np.maximum(np.diff(trace.offsets) - lost, 0)
     shortest = min(int(lengths[order].sum()) for order in orders)
+    if shortest == 0:
+        return Curves(np.empty(0, np.int64), {}, np.empty((0, 0)))
     times = np.unique(np.geomspace(1, shortest, 60).astype(np.int64))
     per_token: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
     bound = []
@@ -202,7 +237,8 @@ def regret_curves(
                 seen = run.losses_seen[~np.isnan(run.expected_loss)]
                 rates = 2.0 * np.sqrt(np.log(n) / (seen + 1))
                 width = loss_range(objective, k)
-                path = bounds.hedge_path(rates, np.arange(len(seen)) - seen, n, loss_range=width)
+                missing = np.arange(len(seen)) - seen
+                path = bounds.hedge_path(rates, missing, n, loss_range=width) if n > 1 else np.zeros(len(seen))
                 bound.append(path[times - 1] / times)
             advance(1)
     return Curves(times, {name: np.array(rows) for name, rows in per_token.items()}, np.array(bound))
@@ -214,4 +250,16 @@ def cell(interval: Interval, digits: int = 3) -> str:
     >>> cell(Interval(2.0, 1.9, 2.1), 2)
     '2.00 [1.90, 2.10]'
     """
+    if math.isnan(interval.low):
+        return f"{interval.estimate:.{digits}f} [one prompt]"
     return f"{interval.estimate:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
+
+
+def half_width(interval: Interval) -> str:
+    """Return an interval as its estimate and half of its width.
+
+    >>> half_width(Interval(2.0, 1.9, 2.1))
+    '2.00 ±0.10'
+    """
+    width = "" if math.isnan(interval.low) else f" ±{(interval.high - interval.low) / 2:.2f}"
+    return f"{interval.estimate:.2f}{width}"

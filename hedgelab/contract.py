@@ -17,9 +17,8 @@ A learner is three functions and a few facts about them. `n` is the number of dr
 
 The engines own every argument array: a learner may read them during the call, must not keep them, and writes only to
 `state` (and `play` to `probs`). Functions decorated with `hedgelab.kernel` run compiled; plain functions run in an
-uncompiled copy of the same engine, which is slow and gives the same numbers. Compiled functions must not raise: an
-engine calls them by address, and an exception would get lost. A play that writes no distribution ends the run with an
-error.
+uncompiled copy of the same engine, which is slow and gives the same numbers (division by zero apart: compiled code
+follows numpy). A play that writes no distribution ends the run with an error.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ _OBSERVE_SIGNATURE = void(_VECTOR, _MATRIX, _VECTOR, _VECTOR, int64, _VECTOR)
 PLAY = types.FunctionType(_PLAY_SIGNATURE)
 OBSERVE = types.FunctionType(_OBSERVE_SIGNATURE)
 
+_HUGE = 1e300
 FEEDBACK = ("full", "bandit", "none")
 
 
@@ -58,13 +58,13 @@ class Parameter:
     high: float = math.inf
     integer: bool = False
 
-    def problem(self, value: float | None) -> str | None:
+    def problem(self, value: float | str | None) -> str | None:
         """Return what is wrong with `value`, or None."""
         if value is None:
             return None if self.default is None else "a number is needed"
         if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
             return f"a number is needed, got {value!r}"
-        if not math.isfinite(value):
+        if not -_HUGE < value < _HUGE:
             return f"a finite number is needed, got {value!r}"
         if self.integer and value != int(value):
             return f"a whole number is needed, got {value!r}"
@@ -100,13 +100,17 @@ class Learner:
     def __post_init__(self) -> None:
         if self.feedback not in FEEDBACK:
             raise ValueError(f"learner {self.name!r}: feedback must be one of {FEEDBACK}, got {self.feedback!r}")
-        problems = []
+        problems = [
+            f"{name}: default: {problem}"
+            for name, parameter in self.parameters.items()
+            if (problem := parameter.problem(parameter.default))
+        ]
         for name, value in self.values.items():
             if name not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
                 problems.append(f"{name}: no such parameter (known: {known})")
             elif not (name == "drafter" and isinstance(value, str)):
-                problem = self.parameters[name].problem(value)  # type: ignore[arg-type]
+                problem = self.parameters[name].problem(value)
                 if problem:
                     problems.append(f"{name}: {problem}")
         if problems:
@@ -123,9 +127,9 @@ class Learner:
         for name, parameter in self.parameters.items():
             value = self.values.get(name, parameter.default)
             if isinstance(value, str):
-                if value not in drafters:
+                if value not in drafters and not value.isdecimal():
                     raise ValueError(f"learner {self.name!r}: no drafter {value!r}; there are {', '.join(drafters)}")
-                value = drafters.index(value)
+                value = drafters.index(value) if value in drafters else int(value)
             numbers.append(math.nan if value is None else float(value))
         return np.array(numbers, dtype=np.float64)
 

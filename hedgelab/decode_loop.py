@@ -12,8 +12,8 @@ import numba
 import numpy as np
 from numba import boolean, float32, float64, int32, int64
 
-from hedgelab import coins as coin_streams
 from hedgelab._jit import kernel, uncompiled
+from hedgelab.coins import COIN, fill
 from hedgelab.contract import OBSERVE, PLAY, RNG
 from hedgelab.feedback import ACCEPTANCE, row_losses, rows_until_known
 
@@ -135,7 +135,7 @@ def replay_part(
             for i in range(last - first):
                 uniforms[i] = coins[written + i]
         else:
-            coin_streams.fill(seed, coin_streams.COIN, sequence_id[s], 0, replicate, uniforms[: last - first])
+            fill(seed, COIN, sequence_id[s], 0, replicate, uniforms[: last - first])
         if not carry_over:
             for i in range(fresh.shape[0]):
                 for j in range(n):
@@ -170,7 +170,8 @@ def replay_part(
             total_rounds += 1
             row += taken
             if bandit:
-                if not cut:  # a truncated reward is not the drafter's
+                # a reward that the end truncated is not the drafter's; k accepted drafts, and the first one, are whole
+                if not cut or got == k or objective == ACCEPTANCE:
                     for i in range(n):
                         losses[i] = np.nan
                     if objective == ACCEPTANCE:

@@ -28,7 +28,7 @@ from hedgelab._jit import uncompiled
 from hedgelab.algorithms import learner as registered
 from hedgelab.contract import Learner
 from hedgelab.decode_loop import compiled_engine, plain_engine
-from hedgelab.feedback import OBJECTIVES, draft_length, loss_of
+from hedgelab.feedback import OBJECTIVES, draft_length, loss_of, refuse_undefined_gamma
 from hedgelab.trace import ENGINE_COLUMNS, Trace
 
 __all__ = ["FEEDBACK", "GRANULARITY", "Replay", "replay"]
@@ -92,14 +92,43 @@ class Replay:
     @cached_property
     def proposed(self) -> NDArray[np.int32]:
         """(R,) int32, drafts that each round proposed: k, or fewer where a drafter had fewer to offer."""
-        offered = self.trace.proposed[self.rows, self.picks]
-        return np.minimum(offered, self.settings["k"]).astype(np.int32)
+        k = self.settings["k"]
+        offered = np.minimum(self.trace.proposed[self.rows, self.picks], k)
+        return np.where(np.isin(self.picks, self.trace.flat_columns), k, offered).astype(np.int32)
 
 
-def _whole(name: str, value: Any, low: int, high: int) -> int:
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    """Return `value` as an int. Raises ValueError naming it when it is no whole number in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
         raise ValueError(f"{name} must be a whole number in [{low}, {high}], got {value!r}")
     return int(value)
+
+
+def coin_place(seed: Any, replicate: Any) -> tuple[int, int]:
+    """Return (seed, replicate) as ints. Raises ValueError outside the range of the coins."""
+    return whole("seed", seed, 0, 2**56 - 1), whole("replicate", replicate, 0, 2**32 - 1)
+
+
+def check_values(trace: Trace, extra: tuple[str, ...] = ()) -> None:
+    """Raise TraceError for values that an engine must not meet, ValueError for acceptances that were not observed."""
+    if not isinstance(trace, Trace):
+        raise TypeError(f"trace must be a hedgelab.Trace (sample_trace, open_trace), got {type(trace).__name__}")
+    trace.validate_values((*ENGINE_COLUMNS, *extra))
+    if trace.manifest.feedback != "bandit":
+        return
+    for part in trace.parts():
+        for begin, end, position in zip(part.begin, part.end, part.position, strict=True):
+            for columns, alpha in (
+                (trace.flat_columns, part.alpha_flat[begin:end, None]),
+                (trace.deep_columns, part.alpha_deep[begin:end]),
+            ):
+                unseen = np.isnan(alpha).any(axis=1)
+                if unseen.any():
+                    row, column = (int(i) for i in np.unravel_index(int(unseen.argmax()), unseen.shape))
+                    raise ValueError(
+                        f"sequence {position}, row {row}: acceptance of {trace.drafters[columns[column]]!r} was not "
+                        "observed (a trace with bandit feedback): replay needs every drafter's"
+                    )
 
 
 def _choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
@@ -166,21 +195,24 @@ def replay(
     policy = registered(learner) if isinstance(learner, str) else learner
     if not isinstance(policy, Learner):
         raise TypeError(f"learner must be a registered name or a hedgelab.Learner, got {type(learner).__name__}")
+    if not isinstance(trace, Trace):
+        raise TypeError(f"trace must be a hedgelab.Trace (sample_trace, open_trace), got {type(trace).__name__}")
     k = draft_length(trace, k)
     loss, code = loss_of(objective, estimator)
     feedback = _choice("feedback", feedback or ("bandit" if policy.feedback == "bandit" else "delayed"), FEEDBACK)
     _choice("granularity", granularity, GRANULARITY)
-    seed = _whole("seed", seed, 0, 2**56 - 1)
-    replicate = _whole("replicate", replicate, 0, 2**32 - 1)
+    seed, replicate = coin_place(seed, replicate)
+    if jit is not None and not isinstance(jit, bool):
+        raise ValueError(f"jit must be True, False or None, got {jit!r}")
     if feedback == "bandit" and policy.feedback == "full":
         raise ValueError(f"learner {policy.name!r} needs every drafter's loss: it cannot run on bandit feedback")
     if trace.manifest.feedback == "bandit" and policy.feedback == "full":
         raise ValueError(
             f"learner {policy.name!r} needs every drafter's loss; this trace holds the chosen drafter's only"
         )
-    trace.validate_values((*ENGINE_COLUMNS, "confidence") if context else ENGINE_COLUMNS)
+    check_values(trace, ("confidence",) if context else ())
     if estimator == "A":
-        _refuse_undefined_gamma(trace, k)
+        refuse_undefined_gamma(trace, k)
     jit = policy.jitted if jit is None else jit
     if jit and not policy.jitted:
         raise ValueError(
@@ -190,9 +222,13 @@ def replay(
 
     n = len(trace.drafters)
     params = policy.params(trace.drafters)
-    fresh = np.ascontiguousarray(policy.init(params, n), dtype=np.float64)
-    if fresh.ndim != 2 or fresh.shape[0] < 1 or fresh.shape[1] != n:
-        raise ValueError(f"learner {policy.name!r}: init must return shape (rows, {n}), got {fresh.shape}")
+    given = np.asarray(policy.init(params, n))
+    if given.dtype.kind not in "fiu" or given.ndim != 2 or given.shape[0] < 1 or given.shape[1] != n:
+        raise ValueError(
+            f"learner {policy.name!r}: init must return real numbers of shape (rows, {n}), "
+            f"got {given.dtype} of shape {given.shape}"
+        )
+    fresh = np.ascontiguousarray(given, dtype=np.float64)
     state = fresh.copy()
     rng = np.random.Generator(np.random.PCG64([seed, replicate]))
     column, deep = block_layout(trace)
@@ -268,6 +304,8 @@ def replay(
             "feedback": feedback,
             "granularity": granularity,
             "carry_over": carry_over,
+            "context": context,
+            "coins": "seed" if coins is None else "given",
             "seed": seed,
             "replicate": replicate,
         },
@@ -289,11 +327,3 @@ def block_layout(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     column[trace.deep_columns] = np.arange(len(trace.deep_columns))
     deep[trace.deep_columns] = True
     return column, deep
-
-
-def _refuse_undefined_gamma(trace: Trace, k: int) -> None:
-    for part in trace.parts():
-        if np.isnan(part.gamma_deep[:, :k]).any():
-            raise ValueError(
-                "estimator A needs gamma at every depth, but a draft that the path left has none (NaN): use B or C"
-            )

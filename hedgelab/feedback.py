@@ -23,7 +23,7 @@ OBJECTIVES = {"acceptance": ("gamma", "alpha"), "length": ("C", "B", "A")}  # ea
 
 def loss_of(objective: str, estimator: str | None) -> tuple[int, int]:
     """Return the kernel codes (objective, estimator). Raises ValueError naming an unknown objective or estimator."""
-    if objective not in OBJECTIVES:
+    if not isinstance(objective, str) or objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}, got {objective!r}")
     allowed = OBJECTIVES[objective]
     estimator = allowed[0] if estimator is None else estimator
@@ -54,6 +54,16 @@ def loss_range(objective: str, k: int) -> float:
     0.8
     """
     return k / (k + 1) if objective == "length" else 1.0
+
+
+def refuse_undefined_gamma(trace: Trace, k: int) -> None:
+    """Raise ValueError if gamma is undefined (NaN) at one of the first k depths: estimator A needs it everywhere."""
+    for part in trace.parts():
+        for begin, end in zip(part.begin, part.end, strict=True):
+            if np.isnan(part.gamma_deep[begin:end, :k]).any():
+                raise ValueError(
+                    "estimator A needs gamma at every depth, but a draft that the path left has none (NaN): use B or C"
+                )
 
 
 @kernel
@@ -149,6 +159,8 @@ def losses(
     """
     k = draft_length(trace, k)
     code, estimator_code = loss_of(objective, estimator)
+    if estimator == "A":
+        refuse_undefined_gamma(trace, k)
     out = np.empty((trace.rows, len(trace.drafters)))
     written = 0
     for part in trace.parts():

@@ -61,7 +61,7 @@ def _regret(axes: Axes, curves: Curves, objective: str) -> None:
     )
     axes.set_xscale("log")
     axes.set_yscale("log", nonpositive="clip")
-    axes.set_ylim(1e-4, min(2.0, 1.5 * float(bound.max())))
+    axes.set_ylim(1e-4, min(2.0, max(0.1, 1.5 * float(bound.max()))))
     axes.set_xlabel("tokens of a stream of prompts, learner state carried over")
     axes.set_ylabel(f"token-game regret per token ({objective} loss)")
     axes.set_title("a  Regret to the best fixed drafter")
@@ -110,7 +110,11 @@ def draw(comparison: Comparison, curves: Curves, path: Path) -> None:
     with rc_context(STYLE):
         figure = Figure(figsize=(11.5, 4.6), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.75])
-        _regret(left, curves, comparison.settings["objective"])
+        if len(curves.tokens):
+            _regret(left, curves, comparison.settings["objective"])
+        else:
+            left.set_axis_off()
+            left.text(0.5, 0.5, "no text is long enough\nfor the token game", ha="center", va="center")
         _speeds(right, comparison)
         handles, labels = right.get_legend_handles_labels()
         figure.legend(

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgelab import coins as coin_streams
 from hedgelab._jit import kernel
+from hedgelab.coins import COIN, fill
 from hedgelab.decode_loop import accepted_drafts
-from hedgelab.decode_replay import block_layout
+from hedgelab.decode_replay import block_layout, check_values, coin_place
 from hedgelab.feedback import draft_length
-from hedgelab.trace import ENGINE_COLUMNS, Trace
+from hedgelab.trace import Trace
 
 __all__ = ["FixedRounds", "clairvoyant_rounds", "expected_fixed_rounds", "fixed_rounds"]
 
@@ -29,7 +29,7 @@ class FixedRounds:
 
     >>> table = FixedRounds(np.array([[3.0, 4.0], [5.0, 2.0]]))
     >>> table.best, table.overall.tolist(), table.per_query.tolist()
-    (0, [3.0, 5.0], [3.0, 2.0])
+    (1, [4.0, 2.0], [3.0, 2.0])
     """
 
     rounds: NDArray[np.float64]
@@ -87,7 +87,7 @@ def _coin_rounds(begin, end, sequence_id, seed, replicate, k, alpha_flat, alpha_
     for s in range(begin.shape[0]):
         first, last = begin[s], end[s]
         length = last - first
-        coin_streams.fill(seed, coin_streams.COIN, sequence_id[s], 0, replicate, uniforms[:length])
+        fill(seed, COIN, sequence_id[s], 0, replicate, uniforms[:length])
         value[length] = 0
         for t in range(length - 1, -1, -1):
             fewest = length
@@ -112,7 +112,7 @@ def expected_fixed_rounds(trace: Trace, *, k: int | None = None) -> FixedRounds:
     V(t+k+1).
     """
     k = draft_length(trace, k)
-    trace.validate_values(ENGINE_COLUMNS)
+    check_values(trace)
     column, deep = block_layout(trace)
     out = np.empty((trace.sequences, len(trace.drafters)))
     done = 0
@@ -129,7 +129,8 @@ def _under_coins(
     trace: Trace, k: int | None, seed: int, replicate: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     k = draft_length(trace, k)
-    trace.validate_values(ENGINE_COLUMNS)
+    seed, replicate = coin_place(seed, replicate)
+    check_values(trace)
     column, deep = block_layout(trace)
     fixed = np.empty((trace.sequences, len(trace.drafters)))
     switching = np.empty(trace.sequences, np.int64)

@@ -145,6 +145,8 @@ def token_game(run: Replay, times: ArrayLike) -> TokenGame:
     """
     if run.expected_loss is None:
         raise ValueError("this run did not record the token game: replay(..., token_game=True)")
+    if run.settings["granularity"] != "token" or run.settings["feedback"] == "bandit":
+        raise ValueError("the token game has a play at every row: granularity must be token, and feedback not bandit")
     if run.trace.sequences > 1 and not run.settings["carry_over"]:
         raise ValueError("the learner started afresh for each sequence: one regret curve needs carry_over=True")
     wanted = np.asarray(times, dtype=np.int64)

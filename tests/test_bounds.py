@@ -50,14 +50,15 @@ def block_greedy(size):
 
 @pytest.mark.parametrize("delay", [0, 1, 4, 13])
 @pytest.mark.parametrize("n", [2, 5])
-def test_tuned_rate(n, delay):
+@pytest.mark.parametrize("width", [1.0, 0.1])
+def test_tuned_rate(n, delay, width):
     horizon = 400
     late = sum(min(t, delay) for t in range(horizon))
-    rate = math.sqrt(8 * math.log(n) / (horizon + 2 * late))
-    bound = bounds.hedge(horizon, n, delay=delay)
-    assert bound == pytest.approx(math.sqrt((horizon + 2 * late) * math.log(n) / 2))
+    rate = math.sqrt(8 * math.log(n) / (horizon + 2 * late)) / width
+    bound = bounds.hedge(horizon, n, delay=delay, loss_range=width)
+    assert bound == pytest.approx(width * math.sqrt((horizon + 2 * late) * math.log(n) / 2))
     worst = max(
-        stale_hedge([rate] * horizon, [delay] * horizon, adversary, n)[0][-1]
+        stale_hedge([rate] * horizon, [delay] * horizon, adversary, n, width)[0][-1]
         for adversary in (greedy, block_greedy(delay + 1))
     )
     assert worst <= bound
@@ -102,7 +103,10 @@ def test_anytime():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: bounds.hedge(0, 2), "T must be at least 1"),
+        (lambda: bounds.hedge(0, 2), "T must be a whole number of at least 1"),
+        (lambda: bounds.hedge_anytime(9, 2, scale=0), "scale must be positive"),
+        (lambda: bounds.hedge_path([0.1, math.inf], [0, 0], 2), "finite"),
+        (lambda: bounds.hedge_path([0.1], [math.nan], 2), "negative"),
         (lambda: bounds.hedge(10, 0, delay=-1), "N must be.*delay must be"),
         (lambda: bounds.hedge(10, 2, loss_range=2.0), "loss_range"),
         (lambda: bounds.hedge_path([0.1, 0.2], [0, 0], 2), "never rise"),

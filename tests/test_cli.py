@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 import hedgelab as hl
 from hedgelab.cli import app
+from hedgelab.comparison import compare, regret_curves
 
 PLAIN = """
 import numpy as np
@@ -98,7 +99,7 @@ def test_replay_a_registered_learner(folder):
     text = run("replay", folder, "--learner", "fixed", "--set", "drafter=good", "--k", 3).stdout
     assert "fixed" in text
     document = json.loads(run("replay", folder, "--learner", "hedge", "--set", "learning_rate=0.5", "--json").stdout)
-    assert next(iter(document["policies"])) == "hedge"
+    assert next(iter(document["policies"])) == "hedge(learning_rate=0.5)"
 
 
 def test_replay_a_learner_in_a_plain_file(folder, tmp_path):
@@ -106,14 +107,14 @@ def test_replay_a_learner_in_a_plain_file(folder, tmp_path):
     file.write_text(PLAIN)
     document = json.loads(run("replay", folder, "--learner", f"{file}:RECENT", "--set", "memory=0.5", "--json").stdout)
     pooled = document["results"]["all domains"]
-    assert pooled["recent"]["mat"]["estimate"] > 1.0
+    assert pooled["recent(memory=0.5)"]["mat"]["estimate"] > 1.0
     file.write_text(PLAIN.replace("def play", "@hl.kernel\ndef play").replace("def observe", "@hl.kernel\ndef observe"))
     compiled = json.loads(run("replay", folder, "--learner", f"{file}:RECENT", "--set", "memory=0.5", "--json").stdout)
     assert compiled["results"] == document["results"]  # the decorator changes speed alone
     # and an edit is seen at once
     file.write_text(file.read_text().replace("np.argmin", "np.argmax"))
     edited = json.loads(run("replay", folder, "--learner", f"{file}:RECENT", "--set", "memory=0.5", "--json").stdout)
-    assert edited["results"]["all domains"]["recent"] != pooled["recent"]
+    assert edited["results"]["all domains"]["recent(memory=0.5)"] != pooled["recent(memory=0.5)"]
 
 
 def test_tables():
@@ -153,7 +154,8 @@ def test_trace_show_and_check(folder, tmp_path):
         (("replay", "{folder}", "--k", "0"), "k must be"),
         (("replay", "{folder}", "--objective", "speed"), "objective must be one of"),
         (("replay", "{folder}", "--feedback", "bandit"), "needs every drafter's loss"),
-        (("demo", "--trace", "{folder}", "--figure", "x.nothing"), "nothing"),
+        (("demo", "--trace", "{folder}", "--figure", "x.nothing"), "must end in .png, .pdf or .svg"),
+        (("demo", "--trace", "{folder}", "--figure", "x"), "must end in .png, .pdf or .svg"),
     ],
 )
 def test_bad_input_ends_in_one_line(folder, arguments, words, tmp_path, monkeypatch):
@@ -161,6 +163,56 @@ def test_bad_input_ends_in_one_line(folder, arguments, words, tmp_path, monkeypa
     result = run(*(str(folder) if a == "{folder}" else a for a in arguments), status=2)
     assert words in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_bundled_names(tmp_path, monkeypatch):
+    (tmp_path / "t06").mkdir()  # a folder of that name that is no trace does not hide the bundled one
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(run("trace", "show", "t06", "--json").stdout)["name"] == "t06"
+    assert "no problems" in run("trace", "check", "t06").stdout
+    assert "greedy" in run("trace", "show", "t07", status=2).stderr  # names those there are
+
+
+def test_an_error_in_the_users_own_code_keeps_its_place(folder, tmp_path):
+    file = tmp_path / "mine.py"
+    (tmp_path / "neighbour.py").write_text("FACTOR = 'x'")
+    text = "from neighbour import FACTOR\n" + PLAIN.replace("params[0] * state[0]", "FACTOR * state[0]")
+    file.write_text(text)
+    result = CliRunner().invoke(app, ["replay", str(folder), "--learner", f"{file}:RECENT"])
+    assert result.exit_code == 1
+    assert isinstance(result.exception, TypeError)  # not caught: the traceback says where
+
+
+def test_short_and_lonely_traces(tmp_path):
+    for rows, drafters in ((1, 3), (30, 1)):
+        values = np.full((rows, drafters), 0.5)
+        trace = hl.Trace.from_arrays(
+            token=np.zeros(rows, int),
+            alpha=values,
+            gamma=values,
+            offsets=[0, rows],
+            domains=["x"],
+            drafters=[f"d{i}" for i in range(drafters)],
+            k=4,
+        )
+        trace.save(tmp_path / f"{rows}")
+        arguments = ("demo", "--trace", tmp_path / f"{rows}", "--figure", tmp_path / "f.png")
+        assert "[one prompt]" in run(*arguments).stdout
+        numbers = json.loads(run(*arguments, "--json").stdout)["results"]["x"]["hedge"]["mat"]
+        assert numbers["low"] is None
+
+
+def test_lines_of_a_comparison_have_names_of_their_own(folder):
+    trace = hl.open_trace(folder)
+    both = [hl.learner("fixed", drafter=0), hl.learner("fixed", drafter="best")]
+    rows = compare(trace, both, replicates=1).summary()["all domains"]
+    assert rows["fixed(drafter=0)"]["rounds"] != rows["fixed(drafter=best)"]["rounds"]
+    with pytest.raises(ValueError, match="two called 'hedge'"):
+        compare(trace, ["hedge", hl.learner("hedge")])
+    with pytest.raises(ValueError, match="own coins"):
+        compare(trace, ["hedge"], coins=np.zeros(trace.rows))
+    with pytest.raises(ValueError, match="plays no token game"):
+        regret_curves(trace, ["ucb1"])
 
 
 def test_a_file_without_that_learner(folder, tmp_path):

@@ -1,5 +1,7 @@
 """The decode engine against an obvious numpy loop, as plain Python, and on cases with known answers."""
 
+import types
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 import hedgelab as hl
 from experiments import plain_numpy
 from hedgelab import decode_loop, decode_replay
+from hedgelab._jit import uncompiled
 
 
 def random_trace(rng, *, drafters=None, k=4, lengths=None, deep=None, binary=False):
@@ -93,28 +96,39 @@ def test_replay_equals_an_obvious_loop_and_plain_python(name, world, settings):
     np.testing.assert_array_equal(plain.expected_loss, run.expected_loss)  # to the bit
 
 
-def test_plain_python_uses_no_compiled_helper(monkeypatch):
-    trace = random_trace(np.random.default_rng(0))
-    expected = hl.replay(trace, "normalhedge").picks.tolist()
-
-    def refuse(*_):
-        raise AssertionError("a compiled function ran")
-
-    from hedgelab import _jit
-
-    for function in list(_jit_functions()):
-        monkeypatch.setattr(function, "_compile_for_args", refuse)
-        monkeypatch.setattr(function, "py_func", function.py_func)
-    assert hl.replay(trace, "normalhedge", jit=False).picks.tolist() == expected
-    assert _jit.uncompiled(decode_loop.draw).__globals__ is not decode_loop.__dict__
+def compiled_within(function, seen):
+    """Yield what is compiled among all that a function reaches by name or closure."""
+    if hasattr(function, "py_func"):
+        yield function
+    elif isinstance(function, types.FunctionType) and function not in seen:
+        seen.add(function)
+        inner = [cell.cell_contents for cell in function.__closure__ or ()]
+        for value in (*inner, *(function.__globals__.get(name) for name in function.__code__.co_names)):
+            yield from compiled_within(value, seen)
+            if isinstance(value, types.ModuleType) and value.__name__.startswith("hedgelab"):
+                yield value
 
 
-def _jit_functions():
-    import sys
+def test_plain_python_reaches_nothing_compiled():
+    assert list(compiled_within(decode_loop.replay_part.py_func, set()))  # the search finds some where there are some
+    for function in (decode_loop.plain_engine(), *(uncompiled(hl.learner(name).play) for name in hl.learners())):
+        assert list(compiled_within(function, set())) == []
 
-    for name, module in list(sys.modules.items()):
-        if name.startswith("hedgelab"):
-            yield from (value for value in vars(module).values() if hasattr(value, "py_func"))
+    helper = hl.kernel(lambda x: x + 1)
+
+    def outer(x):
+        return helper(x)
+
+    assert list(compiled_within(outer, set())) == [helper]
+    assert list(compiled_within(uncompiled(outer), set())) == []
+    assert uncompiled(outer)(1) == 2
+
+    module = types.ModuleType("hedgelab.somewhere")
+    module.f = helper
+    names = {"module": module}
+    exec("def g(x):\n    return module.f(x)", names)
+    with pytest.raises(TypeError, match="import them by name"):
+        uncompiled(names["g"])
 
 
 def test_own_drafter_commits_k_plus_one():
@@ -262,6 +276,9 @@ TRACE = random_trace(np.random.default_rng(5), deep=True, drafters=3)
         ({"estimator": "A"}, "use B or C"),
         ({"feedback": "bandit"}, "needs every drafter's loss"),
         ({"feedback": "none"}, "feedback must be one of delayed, bandit"),
+        ({"objective": ["length"]}, "objective must be one of"),
+        ({"jit": "no"}, "jit must be True, False or None"),
+        ({"replicate": -1}, "replicate must be"),
         ({"granularity": "word"}, "granularity must be one of token, round"),
         ({"seed": -1}, "seed must be"),
         ({"coins": [0.5]}, "one entry a row"),
@@ -275,11 +292,13 @@ def test_bad_arguments(options, words):
 
 
 def test_bad_learners():
+    with pytest.raises(TypeError, match=r"trace must be a hedgelab\.Trace"):
+        hl.replay("t06", "hedge")
     with pytest.raises(TypeError, match=r"registered name or a hedgelab\.Learner, got int"):
         hl.replay(TRACE, 3)
     for shape in ((3,), (0, 3), (2, 4)):
         policy = hl.Learner("odd", lambda params, n, shape=shape: np.zeros(shape), print, print)
-        with pytest.raises(ValueError, match=r"init must return shape \(rows, 3\)"):
+        with pytest.raises(ValueError, match=r"init must return real numbers of shape \(rows, 3\)"):
             hl.replay(TRACE, policy)
 
 
@@ -322,4 +341,81 @@ def test_a_log_of_chosen_drafters_refuses_full_information():
     )
     with pytest.raises(ValueError, match="chosen drafter's only"):
         hl.replay(trace, "hedge")
-    assert hl.replay(trace, "ucb1").rounds > 0
+    assert hl.replay(trace, "ucb1").rounds > 0  # every acceptance is known here
+    alpha[7, 1] = np.nan
+    holes = hl.Trace.from_arrays(
+        token=np.zeros(20, int),
+        alpha=alpha,
+        gamma=alpha,
+        offsets=[0, 5, 20],
+        domains=["x", "y"],
+        drafters=["a", "b"],
+        k=3,
+        feedback="bandit",
+    )
+    for call in (lambda: hl.replay(holes, "ucb1"), lambda: hl.oracles.expected_fixed_rounds(holes)):
+        with pytest.raises(ValueError, match="sequence 1, row 2: acceptance of 'b' was not observed"):
+            call()
+
+
+def test_whole_rewards_reach_bandits_at_the_end_of_a_text():
+    # k drafts accepted up to the last row: the reward is not truncated, though no token of the target's own followed
+    fed = []
+
+    def play(params, state, context, rng, probs):
+        probs[:] = 1.0
+
+    def observe(params, state, context, probs, pick, losses):
+        fed.append(float(losses[pick]))
+
+    policy = hl.Learner("ear", lambda params, n: np.zeros((1, n)), play, observe, feedback="bandit")
+    ones = np.ones((4, 1))
+    for rows, objective, expected in (
+        (4, "length", [0.0]),
+        (3, "length", []),
+        (3, "acceptance", [0.0]),
+    ):
+        trace = hl.Trace.from_arrays(
+            token=np.zeros(rows, int),
+            alpha=ones[:rows],
+            gamma=ones[:rows],
+            offsets=[0, rows],
+            domains=["x"],
+            drafters=["a"],
+            k=4,
+        )
+        fed.clear()
+        hl.replay(trace, policy, objective=objective)
+        assert fed == expected
+
+
+def test_flat_drafters_propose_k_whatever_the_trace_holds():
+    alpha = np.ones((40, 1))
+    trace = hl.Trace.from_arrays(
+        token=np.zeros(40, int), alpha=alpha, gamma=alpha, offsets=[0, 40], domains=["x"], drafters=["a"], k=2
+    )
+    run = hl.replay(trace, "fixed", k=8)
+    assert set(run.proposed) == {8}
+    assert hl.metrics.METRICS["accepted_drafts"].of(hl.metrics.RoundLog.of_replay(run)) == 36
+
+
+def test_kernels_of_users_check_bounds():
+    @hl.kernel
+    def play(params, state, context, rng, probs):
+        for i in range(len(probs)):
+            probs[i] = 1.0 / len(probs)
+
+    @hl.kernel
+    def observe(params, state, context, probs, pick, losses):
+        state[0, len(losses)] += 1.0
+
+    policy = hl.Learner("wild", lambda params, n: np.zeros((1, n)), play, observe)
+    with pytest.raises(IndexError):
+        hl.replay(TRACE, policy)
+
+
+def test_a_drafter_by_name_index_or_digits():
+    for name, index in (("d2", 2), ("1", 1), (0, 0)):
+        assert set(hl.replay(TRACE, hl.learner("fixed", drafter=name)).picks) == {index}
+    with pytest.raises(ValueError, match="no drafter 'd9'"):
+        hl.replay(TRACE, hl.learner("fixed", drafter="d9"))

@@ -71,6 +71,14 @@ def fewest_rounds(trace, coins, k):
     return out
 
 
+@pytest.mark.parametrize("place", [{"seed": -1}, {"seed": 2**56}, {"replicate": -1}, {"seed": 1.5}])
+def test_coins_that_there_are_not(place):
+    trace = random_trace(np.random.default_rng(0))
+    for oracle in (hl.oracles.fixed_rounds, hl.oracles.clairvoyant_rounds):
+        with pytest.raises(ValueError, match=next(iter(place))):
+            oracle(trace, **place)
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_clairvoyant(world, k):
     rng = np.random.default_rng(world)

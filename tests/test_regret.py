@@ -39,6 +39,11 @@ def test_token_game_needs_one_game():
         token_game(hl.replay(trace, "hedge", carry_over=True), [1])
     with pytest.raises(ValueError, match="carry_over=True"):
         token_game(hl.replay(trace, "hedge", token_game=True), [1])
+    by_round = hl.replay(trace, "hedge", token_game=True, carry_over=True, granularity="round")
+    bandit = hl.replay(trace, "ucb1", token_game=True, carry_over=True)
+    for run in (by_round, bandit):
+        with pytest.raises(ValueError, match="a play at every row"):
+            token_game(run, [1])
     run = hl.replay(trace, "hedge", token_game=True, carry_over=True)
     with pytest.raises(ValueError, match="increasing"):
         token_game(run, [2, 2])

@@ -77,6 +77,19 @@ def test_editing_a_learner_a_helper_or_a_constant_runs_new_code(checkout):
     assert constant_edited[0] not in (helper_edited[0], learner_edited[0])
 
 
+def test_no_cache_is_better_than_a_stale_one(checkout):
+    # where nothing can be written, numba would fall back to a folder that does not know our other files
+    environment = {**os.environ, "NUMBA_CACHE_DIR": "/dev/null/cache", "PYTHONPATH": str(checkout)}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], cwd=checkout, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "compiled anew in each process" in done.stderr
+        assert int(done.stdout.split()[2]) == 0
+    assert not list(checkout.rglob("*.nbi"))
+
+
 def test_hash_sees_every_file(tmp_path):
     from hedgelab._jit import source_hash
 

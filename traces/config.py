@@ -104,7 +104,7 @@ def parse_config(document: dict[str, Any], folder: Path = Path("."), place: str 
     >>> parse_config({"name": "x", "drafters": [], "processing": {"temperature": -1}, "kk": 3})
     Traceback (most recent call last):
     traces.config.ConfigError: config.kk: unknown field
-    config.processing.temperature: is -1.0; allowed: at least 0
+    config.processing.temperature: is -1; allowed: at least 0
     """
     whole = {**_defaults(Config), **document, "folder": str(folder)}
     for name, kind in (("processing", Processing), ("drafter_processing", Processing), ("prompts", PromptSource)):
