@@ -110,11 +110,11 @@ def draw(comparison: Comparison, curves: Curves, path: Path) -> None:
     with rc_context(STYLE):
         figure = Figure(figsize=(11.5, 4.6), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.75])
-        if len(curves.tokens):
+        if curves.hedge_bound.any():
             _regret(left, curves, comparison.settings["objective"])
         else:
             left.set_axis_off()
-            left.text(0.5, 0.5, "no text is long enough\nfor the token game", ha="center", va="center")
+            left.text(0.5, 0.5, "no token game:\none drafter, or no text of k tokens", ha="center", va="center")
         _speeds(right, comparison)
         handles, labels = right.get_legend_handles_labels()
         figure.legend(
