@@ -8,6 +8,7 @@ nothing else. CPU seconds of the process; run with `python -m experiments.bench_
 from __future__ import annotations
 
 import argparse
+import resource
 import statistics
 import time
 from dataclasses import replace
@@ -56,7 +57,8 @@ class _Endless(_Batch):
 
 @torch.inference_mode()
 def measure(config_file: Path = _CONFIG, steps: int = 64, domain: str = "biology") -> dict[str, float]:
-    """Return CPU seconds per step of both sides, their ratio, and wall seconds per step."""
+    """Return CPU seconds per step of both sides, their ratio, wall seconds per step and the peak of resident memory."""
+    torch.set_num_threads(1)  # threads that wait for a busy core spin, and that counts as CPU time
     config, _ = load_config(config_file)
     config = replace(config, prompts=replace(config.prompts, domains=(domain,)), max_new_tokens=steps + 2)
     target = load_target(config.target)
@@ -86,6 +88,7 @@ def measure(config_file: Path = _CONFIG, steps: int = 64, domain: str = "biology
         "collect_wall_s": statistics.fmean(warm["wall"]),
         "texts": len(jobs[: config.batch]),
         "drafters": len(config.drafters),
+        "peak_memory_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9,  # both sides together
     }
 
 

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from experiments import plain_numpy
 from experiments.bench_replay import cpu_seconds
 
 TRIES = 3
+ROOT = Path(__file__).parents[1]
 
 
 def test_replay_is_fifty_times_a_numpy_loop():
@@ -61,6 +63,18 @@ def test_demo_takes_six_cpu_seconds_when_warm(tmp_path):
             if seconds[-1] < 6:
                 break
     assert min(seconds) < 6
+
+
+def test_recording_costs_little_more_than_its_forward_passes():
+    # the real target, 24 texts, 12 drafters; memory of collector and bare passes together
+    for attempt in range(TRIES):
+        command = [sys.executable, "-m", "experiments.bench_collect", "--steps", "8"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+        measured = {name: float(value) for name, value in (line.split() for line in done.stdout.splitlines())}
+        assert measured["peak_memory_gb"] < 4
+        if measured["ratio"] <= 1.5 or attempt == TRIES - 1:
+            break
+    assert measured["ratio"] <= 1.5
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads resident memory from /proc")
