@@ -73,7 +73,11 @@ def _open(name: str) -> Trace:
     from hedgelab.trace import open_trace, sample_trace
 
     folder = _folder(name)
-    return open_trace(folder) if folder.exists() else sample_trace(name)  # which lists those there are
+    opened = open_trace(folder) if folder.exists() else sample_trace(name)  # which lists those there are
+    if not opened.manifest.complete:
+        note = f"note: {name} is incomplete: its recording was interrupted ({opened.sequences} texts so far)"
+        Console(stderr=True, highlight=False).print(_escaped(note), soft_wrap=True)
+    return opened
 
 
 def _folder(name: str) -> Path:

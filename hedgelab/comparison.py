@@ -23,7 +23,7 @@ __all__ = ["POOLED", "Comparison", "Curves", "Policy", "compare", "default_learn
 POOLED = "all domains"
 REPLICATES = 8  # coin replicates a policy is averaged over: they sharpen each prompt's mean, they add no prompts
 RESAMPLES = 2000
-STREAMS = 12
+STREAMS = 8
 
 Advance = Callable[[int], None]
 
@@ -65,14 +65,19 @@ class Comparison:
     def summary(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return {domain or "all domains": {policy: numbers}}.
 
+        Best fixed drafters: expected over coins, exactly. All others: means over the coin replicates.
+
         mat : all tokens / all rounds; mat_mean_of_requests : mean over prompts of tokens / rounds
         rounds : sum over prompts; regret_rounds : rounds minus those that the best fixed drafter needs on average
         """
         reference = next(policy for policy in self.policies if policy.name == BEST_FIXED).rounds
 
         def shown(interval: Interval, prompts: int) -> Interval:
-            # a bootstrap over one prompt has no spread to show
+            # a bootstrap over one prompt in a domain has no spread to show
             return interval if prompts > 1 else Interval(interval.estimate, math.nan, math.nan)
+
+        def inside(domain: str) -> tuple[str, ...]:
+            return self.domains if domain == POOLED else (domain,)
 
         table: dict[str, dict[str, dict[str, Any]]] = {}
         for domain in (*self.domains, POOLED):
@@ -81,7 +86,9 @@ class Comparison:
             counts = bootstrap_counts(
                 self.trace.prompt_ids[here], strata=self.trace.domains[here], resamples=RESAMPLES, seed=0
             )
-            prompts = len(set(self.trace.prompt_ids[here]))
+            prompts = min(
+                len(set(self.trace.prompt_ids[here & (self.trace.domains == name)])) for name in inside(domain)
+            )
             table[domain] = {}
             for policy in self.policies:
                 rounds = policy.rounds[here]
@@ -251,7 +258,7 @@ def cell(interval: Interval, digits: int = 3) -> str:
     '2.00 [1.90, 2.10]'
     """
     if math.isnan(interval.low):
-        return f"{interval.estimate:.{digits}f} [one prompt]"
+        return f"{interval.estimate:.{digits}f} [one prompt a domain]"
     return f"{interval.estimate:.{digits}f} [{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 
 

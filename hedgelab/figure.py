@@ -25,7 +25,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 7.5,
     "figure.dpi": 100,
-    "savefig.dpi": 200,
+    "savefig.dpi": 160,
     "pdf.fonttype": 42,
 }
 
@@ -98,7 +98,7 @@ def _speeds(axes: Axes, comparison: Comparison) -> None:
     axes.set_xticks(np.arange(len(groups)), [group.replace(" ", "\n") for group in groups])
     axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylabel("MAT: committed tokens per round")
-    axes.set_title("b  Speed by domain, with 95% intervals over prompts")
+    axes.set_title("b  Committed tokens per round by domain, with 95% intervals over prompts")
 
 
 def draw(comparison: Comparison, curves: Curves, path: Path) -> None:
@@ -108,7 +108,9 @@ def draw(comparison: Comparison, curves: Curves, path: Path) -> None:
     from matplotlib.figure import Figure
 
     with rc_context(STYLE):
-        figure = Figure(figsize=(11.5, 4.6), layout="constrained")
+        figure = Figure(figsize=(11.5, 4.6))
+        # by hand: a layout engine would draw everything twice, a third of the demo's time
+        figure.subplots_adjust(left=0.05, right=0.995, top=0.94, bottom=0.19, wspace=0.12)
         left, right = figure.subplots(1, 2, width_ratios=[1, 1.75])
         if curves.hedge_bound.any():
             _regret(left, curves, comparison.settings["objective"])
@@ -117,8 +119,6 @@ def draw(comparison: Comparison, curves: Curves, path: Path) -> None:
             left.text(0.5, 0.5, "no token game:\none drafter, or no text of k tokens", ha="center", va="center")
         _speeds(right, comparison)
         handles, labels = right.get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=len(labels), columnspacing=1.0, handletextpad=0.2
-        )
+        figure.legend(handles, labels, loc="lower center", ncols=len(labels), columnspacing=1.0, handletextpad=0.2)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)

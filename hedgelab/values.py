@@ -95,9 +95,10 @@ def _range_problems(
             if nan_allowed:
                 bad &= ~np.isnan(chunk)
             elif nan == "deep":
-                bad[:, list(manifest.deep)] &= ~np.isnan(chunk[:, list(manifest.deep)])
+                silent = [i for i, d in enumerate(manifest.drafters) if d.depth != 1 or d.rule == "one_hot"]
+                bad[:, silent] &= ~np.isnan(chunk[:, silent])
             finding.add(bad, chunk, start)
-    where = {"left": " or, where alpha is 0, NaN", "deep": " or, for a deep drafter, NaN"}
+    where = {"left": " or, where alpha is 0, NaN", "deep": " or, for a drafter that may propose nothing, NaN"}
     words = where.get(nan, " or NaN" if nan_allowed else "")
     yield from finding.report(manifest, column, f"[{_number(low)}, {_number(high)}]{words}")
 

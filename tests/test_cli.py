@@ -197,7 +197,7 @@ def test_short_and_lonely_traces(tmp_path):
         )
         trace.save(tmp_path / f"{rows}")
         arguments = ("demo", "--trace", tmp_path / f"{rows}", "--figure", tmp_path / "f.png")
-        assert "[one prompt]" in run(*arguments).stdout
+        assert "[one prompt a domain]" in run(*arguments).stdout
         numbers = json.loads(run(*arguments, "--json").stdout)["results"]["x"]["hedge"]["mat"]
         assert numbers["low"] is None
 

@@ -173,7 +173,7 @@ def test_a_second_model_reads_the_whole_text(target, tmp_path):
         got = drafter.logits(Prefix(tokens)).values
         for row, values in zip(tokens.tolist(), got, strict=True):
             whole = other.model(torch.tensor([[token for token in row if token != PAD]])).logits[0, -1]
-            torch.testing.assert_close(values, whole, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(values, whole[: len(values)], rtol=1e-4, atol=1e-4)
 
 
 def test_other_tokenizers_are_refused_by_content(target, tmp_path):

@@ -109,6 +109,9 @@ def collect(
         raise typer.Exit(130) from None
     except known as error:
         _stop(error)
+    except OSError as error:
+        typer.echo(f"error: {error}. What was recorded is readable; --resume goes on: {out}", err=True)
+        raise typer.Exit(1) from None
     typer.echo(f"{summary.sequences} texts, {summary.rows} rows, {summary.cuts} cut at a loop, in {out}")
     if summary.dropped:
         typer.echo(f"{len(summary.dropped)} records dropped:")

@@ -117,12 +117,13 @@ def collect(
     document : the configuration as written, kept in the manifest. progress : called with (texts done, texts in all,
     summary) after each shard and, with rows counted as they come, while one is written.
     """
-    target = load_target(config.target, device, dtype)
+    local = Path(config.folder) / config.target
+    target = load_target(str(local) if local.is_dir() else config.target, device, dtype)
     drafters = build_drafters(config, target)
     jobs, domains = jobs_of(config, target)
     if config.logits > target.vocabulary:
         raise ConfigError(f"logits: is {config.logits}; {target.info.name!r} has a vocabulary of {target.vocabulary}")
-    manifest = _manifest(config, document, target, drafters, domains, device)
+    manifest = _manifest(config, document, target, drafters, domains, jobs, device)
     started, clock = _now(), Clock(device=target.device)
     summary = Summary()
     with TraceWriter(out, manifest, resume=resume) as writer:
@@ -288,7 +289,7 @@ class _Batch:
         self.alive = torch.zeros(len(self.deep), len(jobs), config.k, dtype=torch.bool)
         self.stepper = Stepper(self.target.model, hidden=any(d.needs_hidden for d in self.drafters))
         with clock.time("prefill: target"):
-            logits = self.stepper.begin(prompts, capacity)[:, : self.target.vocabulary]
+            logits = self.target.known(self.stepper.begin(prompts, capacity))
         for drafter in self.drafters:
             with clock.time(f"prefill: {drafter.name}"):
                 drafter.begin(prompts, capacity)
@@ -300,7 +301,7 @@ class _Batch:
         """Make row t of every active text."""
         place, name = f"row {t}", self.target.info.name
         with self.clock.time("forward: target"):
-            logits = self.stepper.step(self.tokens[:, self.filled - 1])[:, : self.target.vocabulary]
+            logits = self.target.known(self.stepper.step(self.tokens[:, self.filled - 1]))
         prefix = Prefix(self.tokens[:, : self.filled], self.stepper.hidden)
         self._sound(logits, name, place)
         with self.clock.time("processing: target"):
@@ -340,7 +341,7 @@ class _Batch:
         with self.clock.time(f"forward: {drafter.name}"):
             found = drafter.logits(prefix)
         if found.ids is None:  # padded ids have probability 0
-            found = Logits(found.values[:, : self.target.vocabulary])
+            found = Logits(self.target.known(found.values))
         self._sound(found.values, drafter.name, place)
         with self.clock.time(f"processing: {drafter.name}"):
             law = process(found.values, drafter.processing, found.ids, found.index)
@@ -499,7 +500,7 @@ def _digest(ids: np.ndarray) -> np.ndarray:
 
 def _manifest(
     config: Config, document: dict[str, Any], target: Target, drafters: Sequence[Drafter], domains: tuple[str, ...],
-    device: str,
+    jobs: Sequence[Job], device: str,
 ) -> Manifest:  # fmt: skip
     licenses = {target.info.name: target.info.license}
     if config.prompts.file is None:
@@ -525,10 +526,25 @@ def _manifest(
             **{n: _version(n) for n in ("hedgelab", "numpy", "torch", "transformers")},
         },
         licenses=licenses,
-        settings={"config": document, "device": torch.device(device).type},
+        # with what resuming would otherwise mix unseen: other prompts, another template, other settings of the model
+        settings={
+            "config": document,
+            "device": torch.device(device).type,
+            "jobs_sha256": _jobs_hash(jobs),
+            "target_config_sha256": target.config_sha256,
+            "eos": list(target.eos),
+            "context": target.context,
+        },
         complete=False,
         shards=(),
     )
+
+
+def _jobs_hash(jobs: Sequence[Job]) -> str:
+    digest = hashlib.sha256()
+    for job in jobs:
+        digest.update(f"{job.sequence_id} {job.prompt.domain} {job.prompt.id} {job.ids}\n".encode())
+    return digest.hexdigest()
 
 
 def _version(package: str) -> str:

@@ -19,6 +19,7 @@ from traces.targets import PACKAGED
 
 __all__ = ["Config", "ConfigError", "DrafterEntry", "PromptSource", "load_config", "parse_config"]
 
+CERTAIN = ("lookup",)  # kinds whose drafts are certain
 Name = Annotated[str, pattern(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, dashes, underscores")]
 
 
@@ -143,6 +144,8 @@ def _filled(kind: type, value: Any) -> Any:
 def _drafter(entry: Any, processing: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
+    if entry.get("kind") in CERTAIN:  # one-hot drafts, whatever the other drafters' processing is
+        processing = {"temperature": 0.0}
     filled = {**_defaults(DrafterEntry), "processing": processing, **entry}
     return {**filled, "processing": _filled(Processing, filled["processing"])}
 

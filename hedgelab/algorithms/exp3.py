@@ -51,5 +51,5 @@ LEARNER = Learner(
     feedback="bandit",
     parameters={"learning_rate": Parameter(None, "fixed rate eta; none: sqrt(ln N / (t N))", low=0.0)},
     bound="2 sqrt(T N ln N)",
-    reference="Auer et al. 2002; Bubeck & Cesa-Bianchi 2012, Thm 3.1",
+    reference="Auer, Cesa-Bianchi, Freund & Schapire 2002; Bubeck & Cesa-Bianchi 2012, Thm 3.1",
 )

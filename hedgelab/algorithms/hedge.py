@@ -63,5 +63,5 @@ LEARNER = Learner(
         "scale": Parameter(2.0, "constant c of the anytime rate", low=1e-9),
     },
     bound="(1/c + c/4) sqrt(T ln N); fixed rate: sqrt(T ln N / 2)",
-    reference="Freund & Schapire 1997; Cesa-Bianchi & Lugosi 2006, Thm 2.2",
+    reference="Freund & Schapire 1997; fixed rate: Cesa-Bianchi & Lugosi 2006, Thm 2.2; anytime: bounds.hedge_path",
 )

@@ -6,7 +6,7 @@ A drafter proposes the next token from what the text so far shows. Two shapes:
   top-k, top-p) is decided in `traces.sampling.process`, so the law that is recorded is the law that would be sampled.
 - `DeepDrafter`: k tokens proposed at once, each certain (one-hot), so that alpha depends on the depth in the draft.
 
-Collector and live decoder drive both the same way: `begin` with the prompts of a batch, then at each step `logits` or
+A collector and a decoder drive both the same way: `begin` with the prompts of a batch, then at each step `logits` or
 `propose` once, with one more token in the prefix; `keep` when rows have ended. A drafter never sees the token that it
 is asked to draft.
 """

@@ -41,7 +41,8 @@ class Causal(FlatDrafter):
         self.context = drafter.context
 
     def describe(self) -> manifest.Drafter:
-        return manifest.Drafter(self.name, self.kind, self.rule, 1, self.processing, self._drafter.info, {})
+        details: dict[str, manifest.JSON] = {"config_sha256": self._drafter.config_sha256}
+        return manifest.Drafter(self.name, self.kind, self.rule, 1, self.processing, self._drafter.info, details)
 
     def begin(self, prompts: Tensor, capacity: int) -> None:
         self._stepper.begin(prompts, capacity)
@@ -50,4 +51,4 @@ class Causal(FlatDrafter):
         self._stepper.keep(rows)
 
     def logits(self, prefix: Prefix) -> Logits:
-        return Logits(self._stepper.step(prefix.tokens[:, -1]))
+        return Logits(self._drafter.known(self._stepper.step(prefix.tokens[:, -1])))

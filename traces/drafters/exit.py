@@ -1,4 +1,7 @@
-"""Early exit: the target's own final norm and head on the hidden state after a layer in the middle, untrained."""
+"""Early exit: the target's own final norm and head on the hidden state after a layer in the middle, untrained.
+
+Scalings or caps that some architectures put behind the head are not applied.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from torch import Tensor
 import hedgelab.manifest as manifest
 from hedgelab.manifest import Processing
 from hedgelab.typed_json import between
-from traces.drafters.base import PAD, DeepDrafter, Prefix, Proposal
+from traces.drafters.base import PAD, DeepDrafter, DrafterError, Prefix, Proposal
 
 __all__ = ["Lookup", "Options", "SuffixIndex"]
 
@@ -72,8 +72,12 @@ class Lookup(DeepDrafter):
 
     def __init__(self, name: str, processing: Processing, k: int, options: Options) -> None:
         super().__init__(name, processing)
+        if processing.temperature != 0:
+            raise DrafterError(f"drafter {name!r}: its drafts are certain; allowed temperature: 0")
         if options.shortest > options.longest:
-            raise ValueError(f"shortest is {options.shortest}; allowed: at most longest = {options.longest}")
+            raise DrafterError(
+                f"drafter {name!r}: shortest is {options.shortest}; allowed: at most longest = {options.longest}"
+            )
         self.k = k
         self.options = options
         self._texts: list[SuffixIndex] = []

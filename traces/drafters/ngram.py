@@ -134,7 +134,10 @@ class NGram(FlatDrafter):
             )
         self.options, self._source = options, texts.sha256
         self._texts = texts.select(options.domains) if options.domains else texts
-        self.model = WittenBell(self._texts, options.order)
+        try:
+            self.model = WittenBell(self._texts, options.order)
+        except ValueError as error:
+            raise DrafterError(f"drafter {name!r}: {error}") from error
         self._ids, self._index = self.model.ids.to(target.device), self.model.index.to(target.device)
         self._device = target.device
 
