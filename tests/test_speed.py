@@ -51,18 +51,28 @@ def test_replay_is_fifty_times_a_numpy_loop():
     assert best >= 50
 
 
+def child_cpu_seconds(command, folder):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def test_demo_takes_six_cpu_seconds_when_warm(tmp_path):
-    command = [sys.executable, "-m", "hedgelab", "demo", "--figure", str(tmp_path / "figure.png")]
-    seconds = []
-    for attempt in range(5 + 1):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if attempt > 0:  # the first fills the caches
-            seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-            if seconds[-1] < 6:
-                break
-    assert min(seconds) < 6
+    # six seconds where importing what it stands on takes one; slower or busier machines get as much more
+    imports = [
+        sys.executable,
+        "-c",
+        "import numpy, numba, matplotlib.figure, matplotlib.backends.backend_agg, rich, typer",
+    ]
+    demo = [sys.executable, "-m", "hedgelab", "demo", "--figure", str(tmp_path / "figure.png")]
+    child_cpu_seconds(demo, tmp_path)  # fills the caches
+    for _ in range(5):
+        machine = max(1.0, child_cpu_seconds(imports, tmp_path))
+        seconds = child_cpu_seconds(demo, tmp_path)
+        if seconds < 6 * machine:
+            break
+    assert seconds < 6 * machine
 
 
 def test_recording_costs_little_more_than_its_forward_passes():
