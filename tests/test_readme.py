@@ -1,0 +1,39 @@
+"""The code that README shows runs, and its table names every learner."""
+
+import json
+import re
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+import hedgelab as hl
+from hedgelab.cli import app
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_ten_lines(capsys):
+    exec(compile(BLOCKS[0], "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "best fixed drafter: exit-26" in printed
+    rates = {line.split()[0]: float(line.split()[1]) for line in printed.splitlines()[:4]}
+    assert rates["uniform"] < rates["ucb1"] < rates["hedge"] < rates["normalhedge"]
+
+
+def test_your_own_learner(tmp_path):
+    trace = hl.sample_trace("t06").select(range(0, 168, 12))
+    trace.save(tmp_path / "few")
+    results = []
+    for text in (BLOCKS[1], re.sub(r"(?m)^def (play|observe)", r"@hl.kernel\ndef \1", BLOCKS[1])):
+        (tmp_path / "my.py").write_text(text)
+        command = ["replay", str(tmp_path / "few"), "--k", "5", "--learner", f"{tmp_path / 'my.py'}:RECENT"]
+        result = CliRunner().invoke(app, [*command, "--set", "memory=0.95", "--json"])
+        assert result.exit_code == 0, result.output
+        results.append(json.loads(result.stdout)["results"])
+    assert results[0] == results[1]  # the decorator changes speed alone
+
+
+def test_every_learner_has_its_row():
+    for name in hl.learners():
+        assert re.search(rf"^\|.*`{name}`.*\|", README, re.MULTILINE), name
