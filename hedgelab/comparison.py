@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,11 @@ class Comparison:
         mat : all tokens / all rounds; mat_mean_of_requests : mean over prompts of tokens / rounds
         rounds : sum over prompts; regret_rounds : rounds minus those that the best fixed drafter needs on average
         """
+        return self._summary
+
+    @cached_property
+    def _summary(self) -> dict[str, dict[str, dict[str, Any]]]:
+        # tables, figure and JSON all ask for it
         reference = next(policy for policy in self.policies if policy.name == BEST_FIXED).rounds
 
         def shown(interval: Interval, prompts: int) -> Interval:
@@ -220,6 +226,7 @@ def regret_curves(
     """
     k = draft_length(trace, k)
     n = len(trace.drafters)
+    scale = LEARNERS["hedge"].parameters["scale"].default
     names = tuple(names)
     for name in names:
         if learner(name).feedback == "bandit":
@@ -242,7 +249,7 @@ def regret_curves(
             per_token[name].append(token_game(run, times).regret / times)
             if name == "hedge" and run.expected_loss is not None and run.losses_seen is not None:
                 seen = run.losses_seen[~np.isnan(run.expected_loss)]
-                rates = 2.0 * np.sqrt(np.log(n) / (seen + 1))
+                rates = scale * np.sqrt(np.log(n) / (seen + 1))
                 width = loss_range(objective, k)
                 missing = np.arange(len(seen)) - seen
                 path = bounds.hedge_path(rates, missing, n, loss_range=width) if n > 1 else np.zeros(len(seen))

@@ -10,9 +10,8 @@ A round that starts at row t:
 1. the learner plays a distribution, the engine samples the drafter from it;
 2. drafts are accepted while the coin of row t + d lies below alpha[t + d, d, drafter], at most k of them;
 3. one more token is committed, the corrected or the bonus one, unless the sequence ends first;
-4. what the new rows make known reaches the learner, in token order, each loss with the probabilities in force when
-it was
-   predicted. Rows from t on were unknown at step 1.
+4. what the new rows make known reaches the learner, in token order, each loss with the probabilities in force when it
+   was predicted. Rows from t on were unknown at step 1.
 """
 
 from __future__ import annotations
