@@ -176,12 +176,10 @@ def replay(
     carry_over : keep the learner's state from one sequence to the next instead of starting each afresh
     context : show learners the drafters' confidences (N,) at the row where the round starts
     coins : (T,) own acceptance coins, in place of those of (seed, replicate)
-    token_game : also return, for each row whose loss was revealed, the loss expected under the probabilities in
-    force when it
-        was predicted, and how many losses the learner had seen by then (NaN and 0 elsewhere)
+    token_game : also return, for each row whose loss was revealed, the loss expected under the probabilities in force
+        when it was predicted, and how many losses the learner had seen by then (NaN and 0 elsewhere)
     jit : False runs learner, engine and all helpers as plain Python: same picks, same lengths, slow. Default: True
-    unless
-        the learner is plain Python
+        unless the learner is plain Python
 
     Raises ValueError for arguments out of range, a full-information learner with bandit feedback, or a trace that
     lacks what they need; TraceError for a trace with values that are no probabilities.

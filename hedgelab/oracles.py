@@ -2,8 +2,7 @@
 
 best fixed            min over drafters of the *expected* rounds, per query or over all, exact by recursion from the end
 fixed, these coins    rounds of each drafter under given coins; its minimum sees the coins and is called hindsight
-clairvoyant           fewest rounds of any switching policy that sees the coins and the text beforehand. A limit, not
-attainable
+clairvoyant           fewest rounds of any switching policy that sees coins and text beforehand: a limit, not attainable
 """
 
 from __future__ import annotations

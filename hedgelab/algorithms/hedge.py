@@ -4,8 +4,9 @@ r"""Hedge: exponential weights over cumulative losses.
 
 Freund and Schapire 1997. With a fixed rate eta = sqrt(8 ln N / T) the regret is at most sqrt(T ln N / 2) on every
 sequence of losses in [0, 1], chosen by any adversary (Cesa-Bianchi and Lugosi 2006, Theorem 2.2). A decoder does not
-know T, so the default is anytime: eta_t = c sqrt(ln N / t) with t - 1 losses seen, regret at most (1/c + c/4) sqrt(T
-ln N), c = 2 best. Under delay the weights are those of the losses seen so far; `hedgelab.bounds.hedge` has the bound.
+know T, so the default is anytime: eta_t = c sqrt(ln N / t) with t - 1 losses seen, regret at most
+(1/c + c/4) sqrt(T ln N), c = 2 best. Under delay the weights are those of the losses seen so far; `hedgelab.bounds` has
+the bounds.
 """
 
 from __future__ import annotations
