@@ -16,7 +16,8 @@ from collections.abc import Callable
 import numpy as np
 
 import hedgelab as hl
-from experiments import plain_numpy
+from experiments import twins
+from experiments.twins import decode
 
 
 def cpu_seconds(job: Callable[[], object]) -> float:
@@ -30,7 +31,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--trace", default="t06")
-    parser.add_argument("--learner", default="normalhedge", choices=sorted(plain_numpy.LEARNERS))
+    parser.add_argument("--learner", default="normalhedge", choices=sorted(twins.LEARNERS))
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
@@ -48,13 +49,13 @@ def main() -> None:
     def compiled() -> hl.Replay:
         return hl.replay(trace, arguments.learner, k=arguments.k)
 
-    def plain() -> plain_numpy.Run:
-        return plain_numpy.replay(
+    def plain() -> decode.Run:
+        return decode.replay(
             alpha,
             gamma,
             trace.offsets,
             coins,
-            plain_numpy.LEARNERS[arguments.learner],
+            twins.LEARNERS[arguments.learner],
             np.random.Generator(np.random.PCG64([0, 0])),
             k=arguments.k,
             feedback="bandit" if bandit else "delayed",

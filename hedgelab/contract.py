@@ -46,6 +46,7 @@ OBSERVE = types.FunctionType(_OBSERVE_SIGNATURE)
 
 _HUGE = 1e300
 FEEDBACK = ("full", "bandit", "none")
+REWARDS = ("accepted", "block")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Learner:
 
     name : what `replay` and the command line call it
     feedback : "full" needs every drafter's loss, "bandit" only the pick's, "none" learns nothing
+    reward : what a decode round pays a learner with bandit feedback, see `hedgelab.feedback`: "accepted" drafts, or the
+        "block" mean of gamma
     parameters : declared parameters; `values` overrides their defaults (a drafter's index may be given by name)
     bound, reference : for the table of learners; "" where nothing is proved or published
 
@@ -92,6 +95,7 @@ class Learner:
     play: Any
     observe: Any
     feedback: str = "full"
+    reward: str = "accepted"
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     values: Mapping[str, float | str | None] = field(default_factory=dict)
     bound: str = ""
@@ -100,6 +104,8 @@ class Learner:
     def __post_init__(self) -> None:
         if self.feedback not in FEEDBACK:
             raise ValueError(f"learner {self.name!r}: feedback must be one of {FEEDBACK}, got {self.feedback!r}")
+        if self.reward not in REWARDS:
+            raise ValueError(f"learner {self.name!r}: reward must be one of {REWARDS}, got {self.reward!r}")
         problems = [
             f"{name}: default: {problem}"
             for name, parameter in self.parameters.items()

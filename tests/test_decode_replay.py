@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hedgelab as hl
-from experiments import plain_numpy
+from experiments import twins
+from experiments.twins import decode
 from hedgelab import decode_loop, decode_replay
 from hedgelab._jit import uncompiled
 
@@ -72,12 +73,12 @@ def test_replay_equals_an_obvious_loop_and_plain_python(name, world, settings):
     feedback = "delayed" if settings.pop("delayed") or not bandit else "bandit"
     options = {**settings, "objective": objective, "estimator": estimator, "feedback": feedback}
     run = hl.replay(trace, name, **options, seed=3, replicate=2, token_game=True)
-    naive = plain_numpy.replay(
+    naive = decode.replay(
         trace.alpha,
         trace.gamma,
         trace.offsets,
         coins_of(trace, 3, 2),
-        plain_numpy.LEARNERS[name],
+        twins.LEARNERS[name],
         np.random.Generator(np.random.PCG64([3, 2])),
         own_entry_only=bandit,
         **options,
@@ -257,7 +258,7 @@ def test_losses_equal_the_naive_ones():
                     if row + lag > last:
                         assert np.isnan(losses[row]).all(), s
                     else:
-                        naive = plain_numpy.row_loss(trace.alpha, trace.gamma, row, 3, objective, estimator)
+                        naive = decode.row_loss(trace.alpha, trace.gamma, row, 3, objective, estimator)
                         np.testing.assert_allclose(losses[row], naive, atol=1e-12)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments import plain_numpy
+from experiments import twins
 from hedgelab._jit import uncompiled
 from hedgelab.algorithms import LEARNERS, learner, learners
 from hedgelab.contract import Learner, Parameter
@@ -79,10 +79,10 @@ def test_distribution_is_on_the_simplex_and_equals_plain_python(name, stream, n,
 )
 def test_learner_equals_its_naive_twin(name, n, seed, scale, lazy):
     rng = np.random.default_rng(seed)
-    game, twin = Game(learner(name), n), plain_numpy.LEARNERS[name](n)
+    game, twin, twin_rng = Game(learner(name), n), twins.LEARNERS[name](n), np.random.default_rng(0)
     for _ in range(25):
         probs = game.play()
-        np.testing.assert_allclose(probs, twin.play(), atol=1e-9, rtol=1e-8)
+        np.testing.assert_allclose(probs, twin.play(twin_rng), atol=1e-9, rtol=1e-8)
         for _ in range(lazy):  # several losses between two plays, as in a decode loop
             losses = scale * rng.random(n)
             pick = pick_from(probs, rng)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hedgelab as hl
-from experiments import plain_numpy
 from experiments.bench_replay import cpu_seconds
+from experiments.twins import decode, full_information
 
 TRIES = 3
 ROOT = Path(__file__).parents[1]
@@ -32,12 +32,12 @@ def test_replay_is_fifty_times_a_numpy_loop():
         naive = {}
 
         def plain(naive=naive):
-            naive["run"] = plain_numpy.replay(
+            naive["run"] = decode.replay(
                 alpha,
                 gamma,
                 trace.offsets,
                 coins,
-                plain_numpy.NormalHedge,
+                full_information.NormalHedge,
                 np.random.Generator(np.random.PCG64([0, 0])),
                 k=5,
             )

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hedgelab._jit import kernel
+from hedgelab.algorithms.ties import uniform_over_largest
 from hedgelab.contract import Learner
-from hedgelab.lanes import lane_min
 
 
 def init(params, n):
@@ -21,15 +21,9 @@ def init(params, n):
 @kernel
 def play(params, state, context, rng, probs):
     """Uniform over the leaders."""
-    total = state[0]
-    best = lane_min(total)
-    leaders = 0
     for i in range(probs.shape[0]):
-        leads = total[i] == best
-        leaders += leads
-        probs[i] = leads
-    for i in range(probs.shape[0]):
-        probs[i] /= leaders
+        probs[i] = -state[0, i]
+    uniform_over_largest(probs)
 
 
 @kernel

@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from hedgelab._jit import kernel
+from hedgelab.algorithms.ties import uniform_over_largest
 from hedgelab.contract import Learner
 
 _MEAN = 0
@@ -32,21 +33,11 @@ def init(params, n):
 @kernel
 def play(params, state, context, rng, probs):
     """Uniform over the drafters of largest index."""
-    n = probs.shape[0]
     # before the second loss ln t is 0 or less: any positive factor keeps "unseen first", and t = 1 has one seen drafter
     factor = math.sqrt(2.0 * math.log(max(state[_SEEN, 0], 1.5)))
-    best = -math.inf
-    for i in range(n):
-        index = state[_MEAN, i] + factor * state[_WIDTH, i]
-        probs[i] = index
-        best = index if index > best else best
-    tied = 0
-    for i in range(n):
-        ties = probs[i] == best
-        tied += ties
-        probs[i] = ties
-    for i in range(n):
-        probs[i] /= tied
+    for i in range(probs.shape[0]):
+        probs[i] = state[_MEAN, i] + factor * state[_WIDTH, i]
+    uniform_over_largest(probs)
 
 
 @kernel
