@@ -34,7 +34,7 @@ import numpy as np
 from numba import float64, int64, types, void
 from numpy.typing import NDArray
 
-__all__ = ["OBSERVE", "PLAY", "Learner", "Parameter"]
+__all__ = ["ADVERSARY", "OBSERVE", "PLAY", "Learner", "Parameter"]
 
 _VECTOR = float64[::1]
 _MATRIX = float64[:, ::1]
@@ -43,6 +43,7 @@ _PLAY_SIGNATURE = void(_VECTOR, _MATRIX, _VECTOR, RNG, _VECTOR)
 _OBSERVE_SIGNATURE = void(_VECTOR, _MATRIX, _VECTOR, _VECTOR, int64, _VECTOR)
 PLAY = types.FunctionType(_PLAY_SIGNATURE)
 OBSERVE = types.FunctionType(_OBSERVE_SIGNATURE)
+ADVERSARY = types.FunctionType(void(_VECTOR, _MATRIX, int64, _VECTOR, _VECTOR, RNG, _VECTOR))
 
 _HUGE = 1e300
 FEEDBACK = ("full", "bandit", "none")
@@ -82,6 +83,7 @@ class Learner:
     feedback : "full" needs every drafter's loss, "bandit" only the pick's, "none" learns nothing
     reward : what a decode round pays a learner with bandit feedback, see `hedgelab.feedback`: "accepted" drafts, or the
         "block" mean of gamma
+    randomises : whether `play` itself draws from rng, so that `probs` holds one draw and not the law of the pick
     parameters : declared parameters; `values` overrides their defaults (a drafter's index may be given by name)
     bound, reference : for the table of learners; "" where nothing is proved or published
 
@@ -96,6 +98,7 @@ class Learner:
     observe: Any
     feedback: str = "full"
     reward: str = "accepted"
+    randomises: bool = False
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     values: Mapping[str, float | str | None] = field(default_factory=dict)
     bound: str = ""

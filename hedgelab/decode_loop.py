@@ -16,6 +16,8 @@ from hedgelab._jit import kernel, uncompiled
 from hedgelab.coins import COIN, fill
 from hedgelab.contract import OBSERVE, PLAY, RNG
 from hedgelab.feedback import ACCEPTANCE, row_losses, rows_until_known
+from hedgelab.lanes import lane_min, lane_sum
+from hedgelab.lengths import committed_lengths
 
 __all__ = ["accepted_drafts", "compiled_engine", "draw", "plain_engine"]
 
@@ -23,26 +25,29 @@ __all__ = ["accepted_drafts", "compiled_engine", "draw", "plain_engine"]
 @kernel
 def draw(probs, uniform):
     """Return the index whose share of [0, 1) holds `uniform`; never one of probability 0."""
+    n = probs.shape[0]
     total = 0.0
-    last = 0
-    for i in range(probs.shape[0]):
-        if probs[i] > 0.0:
-            last = i
-            total += probs[i]
-            if uniform < total:
-                return i
-    return last  # rounding left the sum below 1
+    begin = 0
+    while n - begin > 64:  # whole blocks are passed by their sum
+        block = lane_sum(probs[begin : begin + 64])
+        if uniform < total + block:
+            break
+        total += block
+        begin += 64
+    for i in range(begin, n):
+        total += probs[i]
+        if uniform < total:
+            return i
+    last = n - 1
+    while not probs[last] > 0.0:  # rounding left the sum below 1
+        last -= 1
+    return last
 
 
 @kernel
 def is_distribution(probs):
     """Return whether `probs` (n,) are non-negative and sum to 1 within 1e-6; NaN fails."""
-    total = 0.0
-    for i in range(probs.shape[0]):
-        if not probs[i] >= 0.0:
-            return False
-        total += probs[i]
-    return abs(total - 1.0) < 1e-6
+    return lane_min(probs) >= 0.0 and abs(lane_sum(probs) - 1.0) < 1e-6
 
 
 @kernel
@@ -73,7 +78,7 @@ def replay_part(
     observe,
     params,
     fresh,
-    state,
+    states,
     rng,
     begin,
     end,
@@ -95,6 +100,8 @@ def replay_part(
     objective,
     estimator,
     bandit,
+    censored,
+    block_reward,
     own_entry_only,
     every_token,
     carry_over,
@@ -107,10 +114,11 @@ def replay_part(
 ):
     """Replay the sequences of one part; return the number of rounds, or -1 - r if round r was played no distribution.
 
-    params (P,), fresh and state (rows, N), seen (1,) the losses that `state` has seen, coins (rows of the part,) or
-    empty: then those of (seed, replicate, sequence, position); contexts (T', C) float32, what is known before a
-    round starts at a row, C = 0: nothing. Writes picks, accepted, committed (one entry a round), rounds (one a
-    sequence) and, where not empty, expected_loss and losses_seen (one entry a row, in the order of the sequences).
+    params (P,), fresh (rows, N), states (copies, rows, N), seen (copies,) the losses that each copy has seen, coins
+    (rows of the part,) or empty: then those of (seed, replicate, sequence, position); contexts (T', C) float32, what
+    is known before a round starts at a row, C = 0: nothing. Writes picks, accepted, committed (one entry a round),
+    rounds (one a sequence) and, where not empty, expected_loss and losses_seen (one entry a row, in the order of the
+    sequences).
     """
     # loops instead of slice assignments: those would compile numba's error messages for shapes, 10 s of a first run
     n = fresh.shape[1]
@@ -127,6 +135,8 @@ def replay_part(
         longest = max(longest, end[s] - begin[s])
     uniforms = np.empty(longest)
     losses = np.empty(n)
+    copies = states.shape[0]
+    inner = np.empty(n)  # what a copy plays inside a round
     total_rounds = 0
     written = 0  # rows of the sequences before this one
     for s in range(begin.shape[0]):
@@ -137,10 +147,11 @@ def replay_part(
         else:
             fill(seed, COIN, sequence_id[s], 0, replicate, uniforms[: last - first])
         if not carry_over:
-            for i in range(fresh.shape[0]):
-                for j in range(n):
-                    state[i, j] = fresh[i, j]
-            seen[0] = 0
+            for copy in range(copies):
+                for i in range(fresh.shape[0]):
+                    for j in range(n):
+                        states[copy, i, j] = fresh[i, j]
+                seen[copy] = 0
         row = first
         waiting = first  # the first row whose loss has not been revealed
         newest = -1  # rounds of this sequence, and the one that holds `waiting`
@@ -154,7 +165,8 @@ def replay_part(
                 context[i] = contexts[row, i]
             for i in range(n):
                 probs[i] = np.nan
-            play(params, state, context, rng, probs)
+            copy = (row - first) % copies
+            play(params, states[copy], context, rng, probs)
             if not is_distribution(probs):
                 return -1 - total_rounds
             pick = draw(probs, rng.random())
@@ -163,7 +175,7 @@ def replay_part(
             taken = got if cut else got + 1
             ring_start[slot] = row
             ring_pick[slot] = pick
-            ring_seen[slot] = seen[0]
+            ring_seen[slot] = seen[copy]
             picks[total_rounds] = pick
             accepted[total_rounds] = got
             committed[total_rounds] = taken
@@ -174,15 +186,40 @@ def replay_part(
                 if not cut or got == k or objective == ACCEPTANCE:
                     for i in range(n):
                         losses[i] = np.nan
-                    if objective == ACCEPTANCE:
-                        gain = alpha_flat if estimator else gamma_flat
-                        gain_deep = alpha_deep if estimator else gamma_deep
-                        start, c = ring_start[slot], column[pick]
-                        losses[pick] = 1.0 - np.float64(gain_deep[start, 0, c] if deep[pick] else gain[start, c])
+                    start, c = ring_start[slot], column[pick]
+                    if objective == ACCEPTANCE or block_reward:
+                        gain = alpha_flat if objective == ACCEPTANCE and estimator else gamma_flat
+                        gain_deep = alpha_deep if objective == ACCEPTANCE and estimator else gamma_deep
+                        drafts = 1 if objective == ACCEPTANCE else min(k, got + 1, last - start)
+                        mean = 0.0
+                        for d in range(drafts):  # with a prefix on the path: the accepted and the first rejected
+                            mean += np.float64(gain_deep[start + d, d, c] if deep[pick] else gain[start + d, c])
+                        losses[pick] = 1.0 - mean / drafts
                     else:
                         losses[pick] = 1.0 - got / k
-                    observe(params, state, context, probs, pick, losses)
+                    observe(params, states[0], context, probs, pick, losses)
                     seen[0] += 1
+                continue
+            if censored:
+                if not cut or got == k:
+                    for start in range(ring_start[slot], row if every_token else ring_start[slot] + 1):
+                        committed_lengths(
+                            alpha_flat,
+                            gamma_flat,
+                            alpha_deep,
+                            gamma_deep,
+                            start,
+                            min(k, row - start),
+                            estimator,
+                            flat_columns,
+                            deep_columns,
+                            losses,
+                        )
+                        for i in range(n):
+                            unseen = own_entry_only and i != pick
+                            losses[i] = np.nan if unseen else 1.0 - losses[i] / (k + 1.0)
+                        observe(params, states[0], context, probs, pick, losses)
+                        seen[0] += 1
                 continue
             while waiting + lag <= row:
                 while oldest < newest and ring_start[(oldest + 1) % ring] <= waiting:
@@ -202,18 +239,28 @@ def replay_part(
                         deep_columns,
                         losses,
                     )
+                    copy = (waiting - first) % copies
+                    played = ring_probs[slot]
+                    known = ring_seen[slot]
+                    if copies > 1 and waiting > ring_start[slot]:
+                        # a play inside the round, by a copy that has seen since long all that it will have seen
+                        play(params, states[copy], ring_context[slot], rng, inner)
+                        if not is_distribution(inner):
+                            return -total_rounds
+                        played = inner
+                        known = seen[copy]
                     if expected_loss.shape[0] > 0:
                         mixture = 0.0
                         for i in range(n):
-                            mixture += ring_probs[slot, i] * losses[i]
+                            mixture += played[i] * losses[i]
                         expected_loss[written + waiting - first] = mixture
-                        losses_seen[written + waiting - first] = ring_seen[slot]
+                        losses_seen[written + waiting - first] = known
                     if own_entry_only:
                         for i in range(n):
                             if i != ring_pick[slot]:
                                 losses[i] = np.nan
-                    observe(params, state, ring_context[slot], ring_probs[slot], ring_pick[slot], losses)
-                    seen[0] += 1
+                    observe(params, states[copy], ring_context[slot], played, ring_pick[slot], losses)
+                    seen[copy] += 1
                 waiting += 1
         rounds[s] = newest + 1
         written += last - first
@@ -230,7 +277,7 @@ _SIGNATURE = int64(
     OBSERVE,
     float64[::1],  # params
     float64[:, ::1],  # fresh
-    float64[:, ::1],  # state
+    float64[:, :, ::1],  # states
     RNG,
     _given(int64, 1),  # begin
     _given(int64, 1),  # end
@@ -252,6 +299,8 @@ _SIGNATURE = int64(
     int64,  # objective
     int64,  # estimator
     boolean,  # bandit
+    boolean,  # censored
+    boolean,  # block_reward
     boolean,  # own_entry_only
     boolean,  # every_token
     boolean,  # carry_over

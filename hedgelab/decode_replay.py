@@ -27,12 +27,14 @@ from hedgelab._jit import uncompiled
 from hedgelab.algorithms import learner as registered
 from hedgelab.contract import Learner
 from hedgelab.decode_loop import compiled_engine, plain_engine
+from hedgelab.delays import caveats, outstanding_in_decoding
 from hedgelab.feedback import OBJECTIVES, draft_length, loss_of, refuse_undefined_gamma
 from hedgelab.trace import ENGINE_COLUMNS, Trace
 
 __all__ = ["FEEDBACK", "GRANULARITY", "Replay", "replay"]
 
-FEEDBACK = ("delayed", "bandit")
+FEEDBACK = ("delayed", "censored", "bandit")
+DELAY_MODES = ("queue", "padded")
 GRANULARITY = ("token", "round")
 
 
@@ -45,6 +47,7 @@ class Replay:
     sequence_rounds, sequence_tokens : (S,) int64, rounds and committed tokens of each sequence of the trace
     expected_loss, losses_seen : (T,), only from `replay(..., token_game=True)`, see there
     settings : the arguments that the run depends on
+    caveats : what in them voids the conditions of the learner's theorem for the token game of this run
     """
 
     trace: Trace
@@ -57,6 +60,7 @@ class Replay:
     sequence_tokens: NDArray[np.int64]
     expected_loss: NDArray[np.float64] | None = None
     losses_seen: NDArray[np.int64] | None = None
+    caveats: tuple[str, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -108,6 +112,34 @@ def coin_place(seed: Any, replicate: Any) -> tuple[int, int]:
     return whole("seed", seed, 0, 2**56 - 1), whole("replicate", replicate, 0, 2**32 - 1)
 
 
+def resolve(learner: str | Learner, jit: bool | None) -> tuple[Learner, bool]:
+    """Return the learner, and whether it runs compiled. Raises TypeError, ValueError for what is neither."""
+    policy = registered(learner) if isinstance(learner, str) else learner
+    if not isinstance(policy, Learner):
+        raise TypeError(f"learner must be a registered name or a hedgelab.Learner, got {type(learner).__name__}")
+    if jit is not None and not isinstance(jit, bool):
+        raise ValueError(f"jit must be True, False or None, got {jit!r}")
+    if jit and not policy.jitted:
+        raise ValueError(
+            f"learner {policy.name!r} is plain Python: decorate its play and observe with hedgelab.kernel, or jit=False"
+        )
+    return policy, policy.jitted if jit is None else jit
+
+
+def fresh_state(
+    policy: Learner, n: int, drafters: tuple[str, ...] = ()
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (params (P,), state (rows, n)) of a learner that has seen nothing. Raises ValueError for a wrong state."""
+    params = policy.params(drafters)
+    given = np.asarray(policy.init(params, n))
+    if given.dtype.kind not in "fiu" or given.ndim != 2 or given.shape[0] < 1 or given.shape[1] != n:
+        raise ValueError(
+            f"learner {policy.name!r}: init must return real numbers of shape (rows, {n}), "
+            f"got {given.dtype} of shape {given.shape}"
+        )
+    return params, np.ascontiguousarray(given, dtype=np.float64)
+
+
 def check_values(trace: Trace, extra: tuple[str, ...] = ()) -> None:
     """Raise TraceError for values that an engine must not meet, ValueError for acceptances that were not observed."""
     if not isinstance(trace, Trace):
@@ -136,6 +168,25 @@ def _choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def _caveats(
+    policy: Learner, objective: str, feedback: str, granularity: str, delay_mode: str, carry_over: bool
+) -> tuple[str, ...]:
+    notes = list(caveats(policy, delay_mode, feedback == "delayed", by_policy=True))
+    if feedback == "censored":
+        notes.append(
+            "censored losses are biased: they end where the round does, so depend on the drafter that was picked"
+        )
+    if feedback == "bandit" or granularity == "round":
+        notes.append(
+            "losses at round starts: their rows depend on the picks, so a fixed drafter's sum is not its own run"
+        )
+    if feedback == "bandit" and policy.reward == "block" and objective == "length":
+        notes.append("the block's mean gamma stops at the first rejection: the paper's average goes on off the path")
+    if not carry_over:
+        notes.append("the learner starts afresh for each sequence: one game a sequence")
+    return tuple(notes)
+
+
 def _checked_coins(coins: ArrayLike | None, trace: Trace) -> NDArray[np.float64]:
     if coins is None:
         return np.empty(0)
@@ -156,6 +207,7 @@ def replay(
     feedback: str | None = None,
     estimator: str | None = None,
     granularity: str = "token",
+    delay_mode: str = "queue",
     carry_over: bool = False,
     context: bool = False,
     coins: ArrayLike | None = None,
@@ -169,10 +221,14 @@ def replay(
     learner : registered name, or a `Learner`, compiled or plain
     k : draft length, default the trace's own; deep drafters hold no more than the trace's
     objective, estimator : the loss, see `hedgelab.feedback`: "length" (C, B or A) or "acceptance" (gamma or alpha)
-    feedback : "delayed", every loss as soon as its rows are verified; "bandit", the pick's own reward after each round,
-        (Y - 1) / k or the first draft's acceptance. Default: what the learner is made for. A bandit learner under
-        "delayed" sees the entries of its own picks, delayed
+    feedback : "delayed", every loss as soon as its rows are verified; "censored" (objective "length"), losses at once,
+        from the rows of the round alone: biased, see `hedgelab.lengths.censored`; "bandit", the pick's own reward after
+        each round, (Y - 1) / k, the block's mean gamma where the learner's `reward` says so, or the first draft's
+        acceptance. Default: what the learner is made for. A bandit learner under "delayed" sees the entries of its own
+        picks, delayed
     granularity : learn from the loss at every row ("token": the token game) or only where a round started ("round")
+    delay_mode : what is done about late losses, see `hedgelab.delays`: "queue", one learner; "padded", as many copies
+        as losses can be outstanding, plus one: row s is played by copy s mod copies, a round by the copy of its start
     carry_over : keep the learner's state from one sequence to the next instead of starting each afresh
     context : show learners the drafters' confidences (N,) at the row where the round starts
     coins : (T,) own acceptance coins, in place of those of (seed, replicate)
@@ -189,18 +245,22 @@ def replay(
     >>> run.mat > hl.replay(hl.sample_trace("greedy"), "uniform", k=5).mat
     True
     """
-    policy = registered(learner) if isinstance(learner, str) else learner
-    if not isinstance(policy, Learner):
-        raise TypeError(f"learner must be a registered name or a hedgelab.Learner, got {type(learner).__name__}")
+    policy, jit = resolve(learner, jit)
     if not isinstance(trace, Trace):
         raise TypeError(f"trace must be a hedgelab.Trace (sample_trace, open_trace), got {type(trace).__name__}")
     k = draft_length(trace, k)
     loss, code = loss_of(objective, estimator)
     feedback = _choice("feedback", feedback or ("bandit" if policy.feedback == "bandit" else "delayed"), FEEDBACK)
     _choice("granularity", granularity, GRANULARITY)
+    _choice("delay_mode", delay_mode, DELAY_MODES)
     seed, replicate = coin_place(seed, replicate)
-    if jit is not None and not isinstance(jit, bool):
-        raise ValueError(f"jit must be True, False or None, got {jit!r}")
+    if feedback == "censored" and (objective != "length" or token_game):
+        raise ValueError("censored feedback is for objective 'length' (an acceptance is never cut), without token_game")
+    if delay_mode == "padded" and (feedback != "delayed" or granularity != "token" or policy.feedback == "bandit"):
+        raise ValueError(
+            "delay_mode 'padded' is for late losses of every token: feedback 'delayed', granularity 'token', and a "
+            "learner that needs every drafter's loss"
+        )
     if feedback == "bandit" and policy.feedback == "full":
         raise ValueError(f"learner {policy.name!r} needs every drafter's loss: it cannot run on bandit feedback")
     if trace.manifest.feedback == "bandit" and policy.feedback == "full":
@@ -210,23 +270,12 @@ def replay(
     check_values(trace, ("confidence",) if context else ())
     if estimator == "A":
         refuse_undefined_gamma(trace, k)
-    jit = policy.jitted if jit is None else jit
-    if jit and not policy.jitted:
-        raise ValueError(
-            f"learner {policy.name!r} is plain Python: decorate its play and observe with hedgelab.kernel, or jit=False"
-        )
     own_coins = _checked_coins(coins, trace)
 
     n = len(trace.drafters)
-    params = policy.params(trace.drafters)
-    given = np.asarray(policy.init(params, n))
-    if given.dtype.kind not in "fiu" or given.ndim != 2 or given.shape[0] < 1 or given.shape[1] != n:
-        raise ValueError(
-            f"learner {policy.name!r}: init must return real numbers of shape (rows, {n}), "
-            f"got {given.dtype} of shape {given.shape}"
-        )
-    fresh = np.ascontiguousarray(given, dtype=np.float64)
-    state = fresh.copy()
+    params, fresh = fresh_state(policy, n, trace.drafters)
+    copies = outstanding_in_decoding(k, objective=objective) + 1 if delay_mode == "padded" else 1
+    states = np.repeat(fresh[None], copies, axis=0)
     rng = np.random.Generator(np.random.PCG64([seed, replicate]))
     column, deep = block_layout(trace)
     if jit:
@@ -242,7 +291,7 @@ def replay(
     expected_loss = np.full(trace.rows if token_game else 0, np.nan)
     losses_seen = np.zeros(trace.rows if token_game else 0, np.int64)
     nothing = np.empty((0, 0), np.float32)
-    seen = np.zeros(1, np.int64)
+    seen = np.zeros(copies, np.int64)
     rounds = rows = sequences = 0
     for part in trace.parts():
         here = int((part.end - part.begin).sum())
@@ -251,7 +300,7 @@ def replay(
             observe,
             params,
             fresh,
-            state,
+            states,
             rng,
             part.begin,
             part.end,
@@ -273,6 +322,8 @@ def replay(
             loss,
             code,
             feedback == "bandit",
+            feedback == "censored",
+            policy.reward == "block",
             policy.feedback == "bandit",
             granularity == "token",
             carry_over,
@@ -300,6 +351,7 @@ def replay(
             "estimator": estimator or OBJECTIVES[objective][0],
             "feedback": feedback,
             "granularity": granularity,
+            "delay_mode": delay_mode,
             "carry_over": carry_over,
             "context": context,
             "coins": "seed" if coins is None else "given",
@@ -313,6 +365,7 @@ def replay(
         sequence_tokens=np.diff(trace.offsets),
         expected_loss=expected_loss if token_game else None,
         losses_seen=losses_seen if token_game else None,
+        caveats=_caveats(policy, objective, feedback, granularity, delay_mode, carry_over),
     )
 
 

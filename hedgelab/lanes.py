@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hedgelab._jit import kernel
 
-__all__ = ["lane_dot", "lane_max", "lane_min", "lane_sum"]
+__all__ = ["lane_dot", "lane_max", "lane_min", "lane_moments", "lane_sum"]
 
 
 @kernel
@@ -49,6 +49,30 @@ def lane_dot(x, y):
     for i in range(whole, n):
         s0 += x[i] * y[i]
     return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+
+
+@kernel
+def lane_moments(weight, value):
+    """Return (sum w x, sum w x^2) of weight w and value x, both (n,), in four lanes each."""
+    n = weight.shape[0]
+    a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = 0.0
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        x0, x1, x2, x3 = value[i], value[i + 1], value[i + 2], value[i + 3]
+        w0, w1, w2, w3 = weight[i] * x0, weight[i + 1] * x1, weight[i + 2] * x2, weight[i + 3] * x3
+        a0 += w0
+        a1 += w1
+        a2 += w2
+        a3 += w3
+        b0 += w0 * x0
+        b1 += w1 * x1
+        b2 += w2 * x2
+        b3 += w3 * x3
+    for i in range(whole, n):
+        w0 = weight[i] * value[i]
+        a0 += w0
+        b0 += w0 * value[i]
+    return (a0 + a1) + (a2 + a3), (b0 + b1) + (b2 + b3)
 
 
 @kernel

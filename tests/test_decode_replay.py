@@ -1,5 +1,6 @@
 """The decode engine against an obvious numpy loop, as plain Python, and on cases with known answers."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -58,7 +59,9 @@ SETTINGS = st.fixed_dictionaries(
         ),
         "granularity": st.sampled_from(decode_replay.GRANULARITY),
         "carry_over": st.booleans(),
-        "delayed": st.booleans(),
+        "feedback": st.sampled_from(["delayed", "delayed", "censored", "bandit", "bandit"]),
+        "padded": st.booleans(),
+        "block_reward": st.booleans(),
     }
 )
 
@@ -68,11 +71,25 @@ SETTINGS = st.fixed_dictionaries(
 def test_replay_equals_an_obvious_loop_and_plain_python(name, world, settings):
     rng = np.random.default_rng(world)
     trace = random_trace(rng)
+    policy = hl.learner(name)
+    bandit = policy.feedback == "bandit"
+    block = settings.pop("block_reward") and bandit
     objective, estimator = settings.pop("objective_estimator")
-    bandit = hl.learner(name).feedback == "bandit"
-    feedback = "delayed" if settings.pop("delayed") or not bandit else "bandit"
+    feedback, padded = settings.pop("feedback"), settings.pop("padded")
+    if (feedback == "censored" and objective == "acceptance") or (feedback == "bandit" and policy.feedback == "full"):
+        feedback = "delayed"
+    padded &= feedback == "delayed" and settings["granularity"] == "token" and not bandit
     options = {**settings, "objective": objective, "estimator": estimator, "feedback": feedback}
-    run = hl.replay(trace, name, **options, seed=3, replicate=2, token_game=True)
+    game = feedback != "censored"
+    engine = {
+        **options,
+        "delay_mode": "padded" if padded else "queue",
+        "seed": 3,
+        "replicate": 2,
+        "token_game": game,
+    }
+    policy = dataclasses.replace(policy, reward="block" if block else "accepted")
+    run = hl.replay(trace, policy, **engine)
     naive = decode.replay(
         trace.alpha,
         trace.gamma,
@@ -81,19 +98,24 @@ def test_replay_equals_an_obvious_loop_and_plain_python(name, world, settings):
         twins.LEARNERS[name],
         np.random.Generator(np.random.PCG64([3, 2])),
         own_entry_only=bandit,
+        block_reward=block,
+        copies=(2 * settings["k"] if objective == "length" else settings["k"] + 1) if padded else 1,
         **options,
     )
     assert run.picks.tolist() == naive.picks
     assert run.accepted.tolist() == naive.accepted
     assert run.committed.tolist() == naive.committed
     assert run.sequence_rounds.tolist() == naive.sequence_rounds
+    plain = hl.replay(trace, policy, **engine, jit=False)
+    for field in ("picks", "accepted", "committed", "sequence_rounds"):
+        assert getattr(plain, field).tolist() == getattr(run, field).tolist()
+    if not game:
+        return
     known = sorted(naive.expected_loss)
     assert np.flatnonzero(~np.isnan(run.expected_loss)).tolist() == known
     np.testing.assert_allclose(run.expected_loss[known], [naive.expected_loss[row] for row in known], atol=1e-9)
     assert run.losses_seen[known].tolist() == [naive.losses_seen[row] for row in known]
-    plain = hl.replay(trace, name, **options, seed=3, replicate=2, token_game=True, jit=False)
-    for field in ("picks", "accepted", "committed", "sequence_rounds", "losses_seen"):
-        assert getattr(plain, field).tolist() == getattr(run, field).tolist()
+    assert plain.losses_seen.tolist() == run.losses_seen.tolist()
     np.testing.assert_array_equal(plain.expected_loss, run.expected_loss)  # to the bit
 
 
@@ -276,7 +298,12 @@ TRACE = random_trace(np.random.default_rng(5), deep=True, drafters=3)
         ({"estimator": "D"}, "estimator of objective 'length' must be one of C, B, A"),
         ({"estimator": "A"}, "use B or C"),
         ({"feedback": "bandit"}, "needs every drafter's loss"),
-        ({"feedback": "none"}, "feedback must be one of delayed, bandit"),
+        ({"feedback": "none"}, "feedback must be one of delayed, censored, bandit"),
+        ({"feedback": "censored", "objective": "acceptance"}, "censored feedback is for objective 'length'"),
+        ({"feedback": "censored", "token_game": True}, "without token_game"),
+        ({"delay_mode": "bold"}, "delay_mode must be one of queue, padded"),
+        ({"delay_mode": "padded", "granularity": "round"}, "delay_mode 'padded' is for late losses"),
+        ({"delay_mode": "padded", "learner": "ucb1"}, "delay_mode 'padded' is for late losses"),
         ({"objective": ["length"]}, "objective must be one of"),
         ({"jit": "no"}, "jit must be True, False or None"),
         ({"replicate": -1}, "replicate must be"),

@@ -52,18 +52,21 @@ def replay(
     granularity="token",
     carry_over=False,
     own_entry_only=False,
+    block_reward=False,
+    copies=1,
 ):
     """Run a policy over (T, D, N) arrays; the same random numbers as `hedgelab.replay` give the same picks."""
     run, n = Run(), alpha.shape[2]
-    learner, seen = make_learner(n), 0
+    learners, seen = [make_learner(n) for _ in range(copies)], [0] * copies
     lag = k if objective == "length" else 1
     for first, last in itertools.pairwise(offsets):
         if not carry_over:
-            learner, seen = make_learner(n), 0
+            learners, seen = [make_learner(n) for _ in range(copies)], [0] * copies
         row, waiting, played = first, first, {}
         run.sequence_rounds.append(0)
         while row < last:
-            probs = learner.play(rng)
+            copy = (row - first) % copies
+            probs = learners[copy].play(rng)
             uniform = rng.random()
             pick = min(int(np.searchsorted(np.cumsum(probs), uniform, side="right")), int(np.flatnonzero(probs)[-1]))
             accepted = 0
@@ -79,18 +82,35 @@ def replay(
             run.committed.append(committed)
             run.sequence_rounds[-1] += 1
             for inside in range(row, row + committed):
-                played[inside] = (row, probs, pick, seen)
+                of = (inside - first) % copies  # with copies, each row of the round has a play of its own
+                law = probs if of == copy else learners[of].play(rng)
+                played[inside] = (row, law, pick, seen[of])
             start, row = row, row + committed
             if feedback == "bandit":
                 if committed == accepted + 1 or accepted == k or objective == "acceptance":
                     losses = np.full(n, np.nan)
-                    losses[pick] = (
-                        1.0 - accepted / k
-                        if objective == "length"
-                        else row_loss(alpha, gamma, start, k, objective, estimator)[pick]
-                    )
-                    learner.observe(probs, pick, losses)
-                    seen += 1
+                    if objective == "length" and block_reward:
+                        tried = [d for d in range(min(k, accepted + 1)) if start + d < last]
+                        losses[pick] = 1.0 - np.mean(
+                            [float(gamma[start + d, min(d, alpha.shape[1] - 1), pick]) for d in tried]
+                        )
+                    elif objective == "length":
+                        losses[pick] = 1.0 - accepted / k
+                    else:
+                        losses[pick] = row_loss(alpha, gamma, start, k, objective, estimator)[pick]
+                    learners[0].observe(probs, pick, losses)
+                    seen[0] += 1
+                continue
+            if feedback == "censored":
+                if committed == accepted + 1 or accepted == k:
+                    for begin in range(start, row if granularity == "token" else start + 1):
+                        limit = min(k, row - begin)
+                        shorter = row_loss(alpha, gamma, begin, limit, objective, estimator)
+                        losses = 1.0 - (1.0 - shorter) * (limit + 1) / (k + 1)
+                        if own_entry_only:
+                            losses = np.where(np.arange(n) == pick, losses, np.nan)
+                        learners[0].observe(probs, pick, losses)
+                        seen[0] += 1
                 continue
             while waiting + lag <= row:
                 begun, then_probs, then_pick, then_seen = played[waiting]
@@ -100,7 +120,8 @@ def replay(
                     run.losses_seen[waiting] = then_seen
                     if own_entry_only:
                         losses = np.where(np.arange(n) == then_pick, losses, np.nan)
-                    learner.observe(then_probs, then_pick, losses)
-                    seen += 1
+                    of = (waiting - first) % copies
+                    learners[of].observe(then_probs, then_pick, losses)
+                    seen[of] += 1
                 waiting += 1
     return run
