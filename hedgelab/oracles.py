@@ -2,6 +2,7 @@
 
 best fixed            min over drafters of the *expected* rounds, per query or over all, exact by recursion from the end
 fixed, these coins    rounds of each drafter under given coins; its minimum sees the coins and is called hindsight
+informed switching    expected rounds when each round uses the drafter of largest gamma there: not attainable either
 clairvoyant           fewest rounds of any switching policy that sees coins and text beforehand: a limit, not attainable
 """
 
@@ -19,7 +20,7 @@ from hedgelab.decode_replay import block_layout, check_values, coin_place
 from hedgelab.feedback import draft_length
 from hedgelab.trace import Trace
 
-__all__ = ["FixedRounds", "clairvoyant_rounds", "expected_fixed_rounds", "fixed_rounds"]
+__all__ = ["FixedRounds", "clairvoyant_rounds", "expected_fixed_rounds", "fixed_rounds", "informed_rounds"]
 
 
 @dataclass(frozen=True)
@@ -50,29 +51,56 @@ class FixedRounds:
 
 
 @kernel
+def _rounds_from(t, length, first, k, c, is_deep, alpha_flat, alpha_deep, value):
+    """Return the rounds expected from row t of a sequence on when column c drafts now; value[t + 1:] is known."""
+    reach = 1.0  # all drafts so far accepted
+    rounds = 1.0
+    for d in range(min(k, length - t)):
+        row = first + t + d
+        accept = np.float64(alpha_deep[row, d, c]) if is_deep else np.float64(alpha_flat[row, c])
+        rounds += reach * (1.0 - accept) * value[t + d + 1]
+        reach *= accept
+    if t + k < length:  # k accepted, then the bonus token; past the end nothing is left to do
+        rounds += reach * value[t + k + 1]
+    return rounds
+
+
+@kernel
 def _expected_rounds(begin, end, k, alpha_flat, alpha_deep, column, deep, out):
     longest = 0
     for s in range(begin.shape[0]):
         longest = max(longest, end[s] - begin[s])
     value = np.empty(longest + 1)  # value[t]: rounds expected from row t of the sequence to its end
     for s in range(begin.shape[0]):
-        first = begin[s]
-        length = end[s] - first
+        length = end[s] - begin[s]
         value[length] = 0.0
         for i in range(column.shape[0]):
-            c = column[i]
             for t in range(length - 1, -1, -1):
-                reach = 1.0  # all drafts so far accepted
-                rounds = 1.0
-                for d in range(min(k, length - t)):
-                    row = first + t + d
-                    accept = np.float64(alpha_deep[row, d, c]) if deep[i] else np.float64(alpha_flat[row, c])
-                    rounds += reach * (1.0 - accept) * value[t + d + 1]
-                    reach *= accept
-                if t + k < length:  # k accepted, then the bonus token; past the end nothing is left to do
-                    rounds += reach * value[t + k + 1]
-                value[t] = rounds
+                value[t] = _rounds_from(t, length, begin[s], k, column[i], deep[i], alpha_flat, alpha_deep, value)
             out[s, i] = value[0]
+
+
+@kernel
+def _informed_rounds(begin, end, k, alpha_flat, gamma_flat, alpha_deep, gamma_deep, column, deep, out):
+    longest = 0
+    for s in range(begin.shape[0]):
+        longest = max(longest, end[s] - begin[s])
+    value = np.empty(longest + 1)
+    for s in range(begin.shape[0]):
+        length = end[s] - begin[s]
+        value[length] = 0.0
+        for t in range(length - 1, -1, -1):
+            row = begin[s] + t
+            best = 0
+            largest = -1.0
+            for i in range(column.shape[0]):
+                c = column[i]
+                gamma = np.float64(gamma_deep[row, 0, c]) if deep[i] else np.float64(gamma_flat[row, c])
+                if gamma > largest:
+                    best = i
+                    largest = gamma
+            value[t] = _rounds_from(t, length, begin[s], k, column[best], deep[best], alpha_flat, alpha_deep, value)
+        out[s] = value[0]
 
 
 @kernel
@@ -122,6 +150,48 @@ def expected_fixed_rounds(trace: Trace, *, k: int | None = None) -> FixedRounds:
         )
         done += here
     return FixedRounds(out)
+
+
+def informed_rounds(trace: Trace, *, k: int | None = None) -> NDArray[np.float64]:
+    """Return (S,) the rounds expected over the coins when the drafter with the largest gamma is used in each round.
+
+    The round that starts at row t drafts with argmax_i gamma[t, 0, i], the first of equals: the best choice for its
+    first draft, given the prefix. Exact, by the recursion of `expected_fixed_rounds`, V(t) with that drafter's alphas.
+    The target's law of row t is needed, which nobody has before drafting: an estimate of the ceiling for contextual
+    selection, not attainable. It looks at one draft alone, so for k > 1 it is a proxy for the largest expected
+    committed length. On one path it may take more rounds than a fixed drafter; never fewer, in expectation, than the
+    clairvoyant. With k = 1, drafters of depth 1 and alpha = gamma (greedy target) no policy that does not see the coins
+    takes fewer. Raises ValueError where such a gamma was not observed.
+
+    >>> trace = Trace.from_arrays(token=[1, 2, 3, 4], alpha=[[1, 0], [0, 1], [0, 1], [1, 0]], drafters=["a", "b"], k=1,
+    ...                           gamma=[[0.9, 0.1], [0.2, 0.8], [0.3, 0.7], [0.9, 0.1]], offsets=[0, 4], domains=["x"])
+    >>> informed_rounds(trace), expected_fixed_rounds(trace).rounds
+    (array([2.]), array([[3., 3.]]))
+    """
+    k = draft_length(trace, k)
+    check_values(trace)
+    column, deep = block_layout(trace)
+    out = np.empty(trace.sequences)
+    done = 0
+    for part in trace.parts():
+        here = slice(done, done + len(part.begin))
+        for begin, end, position in zip(part.begin, part.end, part.position, strict=True):
+            if np.isnan(part.gamma_flat[begin:end]).any() or np.isnan(part.gamma_deep[begin:end, :1]).any():
+                raise ValueError(f"sequence {position}: gamma of a first draft is NaN, nobody can be informed by it")
+        _informed_rounds(
+            part.begin,
+            part.end,
+            k,
+            part.alpha_flat,
+            part.gamma_flat,
+            part.alpha_deep,
+            part.gamma_deep,
+            column,
+            deep,
+            out[here],
+        )
+        done = here.stop
+    return out
 
 
 def _under_coins(

@@ -1,7 +1,8 @@
 """Regret of a run, and intervals by bootstrap over prompts.
 
-Two quantities that must not be mixed: regret *in rounds* of the decode loop, which is speed, and regret of the
-*token game*, to which the theorems apply and in which a play is made at every row.
+Two quantities that must not be mixed: regret *in rounds* of the decode loop, which is speed (`stopping_time`), and
+regret of the *token game*, to which the theorems apply and in which a play is made at every row: static, tracking, and
+the sums that second-order bounds are made of.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from hedgelab._jit import kernel
 from hedgelab.decode_replay import Replay
 from hedgelab.feedback import loss_of, row_losses
 
-__all__ = ["Interval", "TokenGame", "bootstrap_counts", "ratio_interval", "sum_interval", "token_game"]
+__all__ = [
+    "Interval",
+    "SecondOrder",
+    "TokenGame",
+    "bootstrap_counts",
+    "ratio_interval",
+    "second_order",
+    "stopping_time",
+    "sum_interval",
+    "token_game",
+    "tracking",
+]
 
 
 class Interval(NamedTuple):
@@ -179,3 +191,120 @@ def token_game(run: Replay, times: ArrayLike) -> TokenGame:
         )
         rows += here
     return TokenGame(wanted[: progress[1]], regret[: progress[1]])
+
+
+def _game_losses(losses: ArrayLike) -> NDArray[np.float64]:
+    array = np.ascontiguousarray(losses, dtype=np.float64)
+    if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
+        raise ValueError(f"losses must be finite, of shape (T, N) with T, N >= 1, got shape {array.shape}")
+    return array
+
+
+@kernel
+def _tracking_best(losses, best):
+    """best[m, i], zeros: the least loss of a sequence that ends at drafter i after at most m switches."""
+    drafters = losses.shape[1]
+    cheapest = np.zeros(best.shape[0])  # of best[m] before this round
+    for t in range(losses.shape[0]):
+        for m in range(best.shape[0]):
+            cheapest[m] = best[m, 0]
+            for i in range(1, drafters):
+                cheapest[m] = min(cheapest[m], best[m, i])
+        for m in range(best.shape[0] - 1, -1, -1):
+            for i in range(drafters):
+                before = best[m, i]
+                if m > 0 and cheapest[m - 1] < before:
+                    before = cheapest[m - 1]
+                best[m, i] = before + losses[t, i]
+
+
+def tracking(losses: ArrayLike, own: ArrayLike, switches: int) -> NDArray[np.float64]:
+    r"""Return the regret to the best sequence of drafters with at most m switches, (switches + 1,), m = 0, 1, ...
+
+        R(m) = sum_t own_t - min { sum_t l_t(i_t) : i_t != i_{t-1} for at most m of the t }
+
+    losses : (T, N) finite. own : (T,) expected losses <w_t, l_t> of the run. m = 0 is static regret; R never falls in
+    m, and from m = T - 1 on it is regret to the best drafter of each round. Tracking the best expert: Herbster and
+    Warmuth 1998. By dynamic programming, O(T N switches). Raises ValueError for other shapes, NaN, or switches < 0.
+
+    >>> tracking([[0, 1], [0, 1], [1, 0], [1, 0]], [0.5, 0.5, 0.5, 0.5], 2).tolist()
+    [0.0, 2.0, 2.0]
+    """
+    table, played = _game_losses(losses), np.asarray(own, dtype=np.float64)
+    if played.shape != (len(table),) or not np.isfinite(played).all():
+        raise ValueError(f"own must be finite, of shape ({len(table)},), got shape {played.shape}")
+    if isinstance(switches, bool) or not isinstance(switches, (int, np.integer)) or switches < 0:
+        raise ValueError(f"switches must be a whole number of at least 0, got {switches!r}")
+    best = np.zeros((min(int(switches), len(table) - 1) + 1, table.shape[1]))
+    _tracking_best(table, best)
+    regret = played.sum() - best.min(axis=1)
+    return np.concatenate([regret, np.full(switches + 1 - len(regret), regret[-1])])
+
+
+def stopping_time(means: ArrayLike, counts: ArrayLike) -> float:
+    r"""Return the regret in decode rounds of a policy that used drafter i in n_i rounds, by each drafter's mean.
+
+        sum_i (Delta_i / mu*) n_i,        mu* = max_i mu_i,   Delta_i = mu* - mu_i
+
+    means : (N,) mu, mean committed tokens of a round, at least 1. counts : (..., N) rounds; several runs at once give
+    (...,). Decoding ends when T tokens are there, a stopping time: the regret in rounds of BanditSpec (arXiv
+    2505.15141). Where rounds of drafter i commit independent Y in 1..K+1 of mean mu_i, E rounds(policy) - min_i E
+    rounds(i) is this sum at n_i = E n_i, give or take K / mu*. Proof: by Wald's identity sum_i mu_i E n_i = T + E O, O
+    in 0..K the tokens that the last round commits past T, so mu* E rounds = T + E O + sum_i Delta_i E n_i; likewise
+    T <= mu* min_i E rounds(i) <= T + K. Raises ValueError for other shapes and ranges.
+
+    >>> stopping_time([2.0, 4.0], [10, 30])
+    5.0
+    """
+    mu, n = np.asarray(means, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    if mu.ndim != 1 or len(mu) == 0 or not ((mu >= 1) & np.isfinite(mu)).all():
+        raise ValueError("means must be (N,) committed tokens per round, each at least 1")
+    if n.shape[-1:] != mu.shape or not ((n >= 0) & np.isfinite(n)).all():
+        raise ValueError(f"counts must be (..., {len(mu)}) numbers of rounds, got shape {n.shape}")
+    regret = n @ ((mu.max() - mu) / mu.max())
+    return float(regret) if regret.ndim == 0 else regret
+
+
+class SecondOrder(NamedTuple):
+    """What first- and second-order bounds put in the place of T, see `second_order`."""
+
+    regret: float
+    best_loss: float
+    variance: float
+    squares: NDArray[np.float64]
+    absolute: NDArray[np.float64]
+    variation: float
+
+
+def second_order(losses: ArrayLike, probs: ArrayLike) -> SecondOrder:
+    r"""Return the sums in first- and second-order bounds of a game. With r_t(i) = <w_t, l_t> - l_t(i):
+
+        regret       max_i sum_t r_t(i)
+        best_loss    L* = min_i sum_t l_t(i)
+        variance     S = sum_t Var_{i ~ w_t} l_t(i)                 AdaHedge (de Rooij et al. 2014)
+        squares      V_i = sum_t r_t(i)^2, (N,)                     Squint (Koolen and van Erven 2015), ML-Prod
+        absolute     C_i = sum_t |r_t(i)|, (N,)                     AdaNormalHedge (Luo and Schapire 2015)
+        variation    sum_t max_i (l_t(i) - l_{t-1}(i))^2, l_0 = 0   optimistic Hedge (Rakhlin and Sridharan 2013)
+
+    losses : (T, N) finite. probs : (T, N) the distributions w_t. Raises ValueError for other shapes, NaN, or rows that
+    are no distributions.
+
+    >>> second_order([[1, 0], [0, 0]], [[0.5, 0.5], [0.25, 0.75]])  # doctest: +NORMALIZE_WHITESPACE
+    SecondOrder(regret=0.5, best_loss=0.0, variance=0.25, squares=array([0.25, 0.25]), absolute=array([0.5, 0.5]),
+                variation=2.0)
+    """
+    table, w = _game_losses(losses), np.asarray(probs, dtype=np.float64)
+    if w.shape != table.shape:
+        raise ValueError(f"probs must have the shape of losses, {table.shape}, got {w.shape}")
+    if not (w >= 0).all() or np.abs(w.sum(axis=1) - 1).max() > 1e-9:
+        raise ValueError("every row of probs must be a distribution")
+    r = (w * table).sum(axis=1)[:, None] - table
+    steps = np.diff(table, axis=0, prepend=0.0)
+    return SecondOrder(
+        regret=float(r.sum(axis=0).max()),
+        best_loss=float(table.sum(axis=0).min()),
+        variance=float((w * r * r).sum()),
+        squares=(r * r).sum(axis=0),
+        absolute=np.abs(r).sum(axis=0),
+        variation=float((steps * steps).max(axis=1).sum()),
+    )
