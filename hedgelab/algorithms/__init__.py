@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from hedgelab.algorithms import exp3, fixed, ftl, hedge, normalhedge, ucb1, uniform
+from hedgelab.algorithms import (
+    adahedge,
+    adanormalhedge,
+    exp3,
+    fixed,
+    fixed_share,
+    ftl,
+    ftpl,
+    hedge,
+    ml_prod,
+    normalhedge,
+    normalhedge_bh,
+    optimistic_hedge,
+    squint,
+    ucb1,
+    uniform,
+)
 from hedgelab.contract import Learner
 
 __all__ = ["LEARNERS", "learner", "learners"]
@@ -12,6 +28,14 @@ LEARNERS: dict[str, Learner] = {
     for module in (
         hedge,
         normalhedge,
+        normalhedge_bh,
+        adahedge,
+        adanormalhedge,
+        squint,
+        ml_prod,
+        optimistic_hedge,
+        fixed_share,
+        ftpl,
         ftl,
         exp3,
         ucb1,
