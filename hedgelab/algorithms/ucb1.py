@@ -10,45 +10,41 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from hedgelab._jit import kernel
+from hedgelab.algorithms.counts import MEAN, ROWS, SEEN, count, no_counts
 from hedgelab.algorithms.ties import uniform_over_largest
 from hedgelab.contract import Learner
 
-_MEAN = 0
-_WIDTH = 1  # 1 / sqrt(n), kept so that a play is one multiply-add a drafter; infinite while n = 0
-_COUNT = 2
-_SUM = 3  # of rewards: sums of whole-number rewards are exact, so equal means compare equal
-_SEEN = 4
+_WIDTH = ROWS  # 1 / sqrt(n), infinite while n = 0
 
 
 def init(params, n):
     """Return the state before any loss."""
-    state = np.zeros((5, n))
+    state = no_counts(1, n)
     state[_WIDTH] = math.inf
     return state
 
 
 @kernel
-def play(params, state, context, rng, probs):
-    """Uniform over the drafters of largest index."""
+def largest_bound(beta, state, probs):
+    """Write the uniform distribution over the drafters of largest mean + beta sqrt(2 ln t / n) into `probs` (n,)."""
     # before the second loss ln t is 0 or less: any positive factor keeps "unseen first", and t = 1 has one seen drafter
-    factor = math.sqrt(2.0 * math.log(max(state[_SEEN, 0], 1.5)))
+    factor = beta * math.sqrt(2.0 * math.log(max(state[SEEN, 0], 1.5)))
     for i in range(probs.shape[0]):
-        probs[i] = state[_MEAN, i] + factor * state[_WIDTH, i]
+        probs[i] = state[MEAN, i] + factor * state[_WIDTH, i]
     uniform_over_largest(probs)
 
 
 @kernel
+def play(params, state, context, rng, probs):
+    """Uniform over the drafters of largest index."""
+    largest_bound(1.0, state, probs)
+
+
+@kernel
 def observe(params, state, context, probs, pick, losses):
-    """Update the pick's mean."""
-    count = state[_COUNT, pick] + 1.0
-    state[_COUNT, pick] = count
-    state[_SUM, pick] += 1.0 - losses[pick]
-    state[_MEAN, pick] = state[_SUM, pick] / count
-    state[_WIDTH, pick] = 1.0 / math.sqrt(count)
-    state[_SEEN, 0] += 1.0
+    """Count the pick's reward."""
+    state[_WIDTH, pick] = 1.0 / math.sqrt(count(state, pick, 1.0 - losses[pick]))
 
 
 LEARNER = Learner(
