@@ -1,13 +1,15 @@
 """hedgelab: which draft model should draft next? Record once, replay any selection policy exactly."""
 
-from hedgelab import acceptance, bounds, coins, feedback, lengths, metrics, oracles, regret
+from hedgelab import acceptance, bounds, coins, delays, feedback, lengths, metrics, oracles, regret, worlds
 from hedgelab._jit import kernel
 from hedgelab.algorithms import learner, learners
 from hedgelab.contract import Learner, Parameter
 from hedgelab.decode_replay import Replay, replay
+from hedgelab.token_game import Game, play
 from hedgelab.trace import Trace, TraceError, open_trace, sample_trace
 
 __all__ = [
+    "Game",
     "Learner",
     "Parameter",
     "Replay",
@@ -16,6 +18,7 @@ __all__ = [
     "acceptance",
     "bounds",
     "coins",
+    "delays",
     "feedback",
     "kernel",
     "learner",
@@ -24,7 +27,9 @@ __all__ = [
     "metrics",
     "open_trace",
     "oracles",
+    "play",
     "regret",
     "replay",
     "sample_trace",
+    "worlds",
 ]

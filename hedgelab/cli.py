@@ -35,6 +35,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 DraftLength = Annotated[int | None, typer.Option("--k", help="Draft length; default: the trace's, or 5 for the demo.")]
 Replicates = Annotated[int, typer.Option(help="Coin replicates to average over.", min=1)]
 Seed = Annotated[int, typer.Option(help="Seed of coins and policies.", min=0)]
+LearnerOptions = Annotated[
+    list[str] | None,
+    typer.Option("--learner", help="A registered name, or FILE.py:NAME for your own; again for more [normalhedge]."),
+]
+SettingOptions = Annotated[
+    list[str] | None, typer.Option("--set", help="A parameter of the learner, NAME=VALUE; with one learner only.")
+]
 
 
 @contextmanager
@@ -139,6 +146,15 @@ def _learner(reference: str, settings: list[str]) -> Learner:
     return policy.with_values(**values)
 
 
+def _learners(references: list[str] | None, settings: list[str] | None) -> list[Learner]:
+    references = references or ["normalhedge"]
+    if settings and len(references) > 1:
+        raise ValueError("--set goes with one --learner")
+    if len(set(references)) < len(references):
+        raise ValueError("a --learner is given twice")
+    return [_learner(reference, settings or []) for reference in references]
+
+
 def _print_comparison(comparison: Comparison, console: Console) -> None:
     from hedgelab.comparison import POOLED, cell, half_width
 
@@ -223,37 +239,39 @@ def demo(
 @app.command()
 def replay(
     trace: TraceArgument = "t06",
-    learner: Annotated[str, typer.Option(help="A registered name, or FILE.py:NAME for your own.")] = "normalhedge",
-    setting: Annotated[list[str] | None, typer.Option("--set", help="A parameter of the learner, NAME=VALUE.")] = None,
+    learner: LearnerOptions = None,
+    setting: SettingOptions = None,
     k: DraftLength = None,
     objective: Annotated[str, typer.Option(help="length or acceptance.")] = "length",
     estimator: Annotated[str | None, typer.Option(help="C, B, A (length); gamma, alpha (acceptance).")] = None,
     feedback: Annotated[
-        str | None, typer.Option(help="delayed or bandit; default: what the learner is made for.")
+        str | None, typer.Option(help="delayed, censored or bandit; default: what the learner is made for.")
     ] = None,
     granularity: Annotated[str, typer.Option(help="Learn at every token, or round starts only.")] = "token",
+    delay_mode: Annotated[str, typer.Option(help="queue or padded: what is done about late losses.")] = "queue",
     carry_over: Annotated[bool, typer.Option(help="Keep the learner's state across prompts.")] = False,
     context: Annotated[bool, typer.Option(help="Show learners the drafters' confidences.")] = False,
     replicates: Replicates = 1,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Replay one learner over a trace, beside the oracles."""
+    """Replay learners over a trace, beside the oracles."""
     from hedgelab.comparison import compare
 
     with _plain_errors():
         recorded = _open(trace)
-        policy = _learner(learner, setting or [])
+        policies = _learners(learner, setting)
         options: dict[str, Any] = {
             "objective": objective,
             "estimator": estimator,
             "feedback": feedback,
             "granularity": granularity,
+            "delay_mode": delay_mode,
             "carry_over": carry_over,
             "context": context,
         }
-        with _progress("replaying", 2 * replicates) as advance:
-            comparison = compare(recorded, [policy], k=k, replicates=replicates, seed=seed, advance=advance, **options)
+        with _progress("replaying", (1 + len(policies)) * replicates) as advance:
+            comparison = compare(recorded, policies, k=k, replicates=replicates, seed=seed, advance=advance, **options)
         if as_json:
             print(json.dumps(comparison.document(), indent=1))
             return

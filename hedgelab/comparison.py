@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgelab import bounds, oracles
-from hedgelab.algorithms import LEARNERS, learner
+from hedgelab.algorithms import learner
 from hedgelab.contract import Learner
 from hedgelab.decode_replay import coin_place, replay, whole
 from hedgelab.feedback import draft_length, loss_range
@@ -140,9 +140,8 @@ def _label(policy: Learner) -> str:
 
 
 def default_learners() -> tuple[Learner, ...]:
-    """Return every registered learner with its defaults; `fixed` is left to the oracles, which say which drafter is
-    best."""
-    return tuple(learner(name) for name in LEARNERS if name != "fixed")
+    """Return the learners of the demo, with their defaults: few enough to tell apart in one figure."""
+    return tuple(learner(name) for name in ("hedge", "normalhedge", "ftl", "exp3", "ucb1", "uniform"))
 
 
 def compare(
@@ -226,7 +225,7 @@ def regret_curves(
     """
     k = draft_length(trace, k)
     n = len(trace.drafters)
-    scale = LEARNERS["hedge"].parameters["scale"].default
+    scale = learner("hedge").parameters["scale"].default
     names = tuple(names)
     for name in names:
         if learner(name).feedback == "bandit":

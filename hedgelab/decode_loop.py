@@ -19,7 +19,7 @@ from hedgelab.feedback import ACCEPTANCE, row_losses, rows_until_known
 from hedgelab.lanes import lane_min, lane_sum
 from hedgelab.lengths import committed_lengths
 
-__all__ = ["accepted_drafts", "compiled_engine", "draw", "plain_engine"]
+__all__ = ["accepted_drafts", "compiled_engine", "draw", "given_array", "is_distribution", "plain_engine"]
 
 
 @kernel
@@ -267,7 +267,7 @@ def replay_part(
     return total_rounds
 
 
-def _given(dtype: Any, ndim: int) -> Any:
+def given_array(dtype: Any, ndim: int) -> Any:
     """An array that the engine only reads: memory maps are read-only."""
     return numba.types.Array(dtype, ndim, "C", readonly=True)
 
@@ -279,22 +279,22 @@ _SIGNATURE = int64(
     float64[:, ::1],  # fresh
     float64[:, :, ::1],  # states
     RNG,
-    _given(int64, 1),  # begin
-    _given(int64, 1),  # end
-    _given(int64, 1),  # sequence_id
+    given_array(int64, 1),  # begin
+    given_array(int64, 1),  # end
+    given_array(int64, 1),  # sequence_id
     int64,  # seed
     int64,  # replicate
-    _given(float64, 1),  # coins
+    given_array(float64, 1),  # coins
     int64[::1],  # seen
-    _given(float32, 2),  # alpha_flat
-    _given(float32, 2),  # gamma_flat
-    _given(float32, 3),  # alpha_deep
-    _given(float32, 3),  # gamma_deep
-    _given(int64, 1),  # flat_columns
-    _given(int64, 1),  # deep_columns
-    _given(int64, 1),  # column
-    _given(boolean, 1),  # deep
-    _given(float32, 2),  # contexts
+    given_array(float32, 2),  # alpha_flat
+    given_array(float32, 2),  # gamma_flat
+    given_array(float32, 3),  # alpha_deep
+    given_array(float32, 3),  # gamma_deep
+    given_array(int64, 1),  # flat_columns
+    given_array(int64, 1),  # deep_columns
+    given_array(int64, 1),  # column
+    given_array(boolean, 1),  # deep
+    given_array(float32, 2),  # contexts
     int64,  # k
     int64,  # objective
     int64,  # estimator

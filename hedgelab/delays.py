@@ -6,9 +6,9 @@ is the game without delay. Ways to run a learner (`delay_mode` of `hedgelab.play
 queue    one learner; losses reach it when they are revealed, each with the probabilities that were played for it
 bold     copies of the learner; a round is played by the first copy that waits for no loss, a fresh one when all wait
 padded   as bold, every loss held back to the longest delay, which makes the delays independent of what was played
-qpm-d    bandit feedback: revealed losses queue up by drafter. The learner is shown them, oldest first, for as long as
-         it
-         picks drafters whose queue is not empty; the first other pick is played
+qpm-d    bandit feedback: revealed losses queue up by drafter. The learner waits with its pick, which is played again
+         and
+         again, until that drafter has a loss to show; then it is shown the oldest, and picks anew
 
 BOLD and QPM-D: Joulani, Gyorgy and Szepesvari 2013 ("Online learning under delayed feedback"), `hedgelab.bounds` has
 what they guarantee. Exponential weights need no black box: with a rate tuned to the delays (`stale_hedge`) the plain
@@ -138,8 +138,6 @@ def caveats(policy: Learner, mode: str, late: bool, *, by_policy: bool = False) 
         notes.append("under delay Hedge's bound is bounds.hedge_path, not that without delay")
     if late and mode in ("bold", "qpm-d") and by_policy:
         notes.append(f"{mode} needs delays that do not depend on what was played; delay_mode 'padded' makes them so")
-    if policy.randomises:
-        notes.append(
-            "play draws inside: expected_loss is that of the draws, the theorem's holds in the mean over seeds"
-        )
+    if policy.randomises or mode == "qpm-d":
+        notes.append("expected_loss is that of the picks drawn: its mean over seeds is the theorem's")
     return tuple(notes)

@@ -16,8 +16,14 @@ def play(losses, make_learner, rng, *, delay=0, mode="queue", own_entry_only=Fal
         delays = [max(delays)] * rounds
     pool, busy = [make_learner(n)], set()
     arrivals = defaultdict(list)  # round at whose end they are revealed: what was played then
-    stored = [deque() for _ in range(n)]  # qpm-d: losses of a drafter that the learner has not been shown
+    stored = [deque() for _ in range(n)]  # qpm-d: losses of a drafter that the learner was not shown
     picks, expected = [], []
+    held = None  # qpm-d: the play whose loss the learner waits for
+
+    def choose(learner):
+        probs = learner.play(rng)
+        uniform = rng.random()
+        return probs, min(int(np.searchsorted(np.cumsum(probs), uniform, side="right")), int(np.flatnonzero(probs)[-1]))
 
     def shown(losses, pick):
         return np.where(np.arange(n) == pick, losses, np.nan) if own_entry_only else losses
@@ -31,14 +37,16 @@ def play(losses, make_learner, rng, *, delay=0, mode="queue", own_entry_only=Fal
             copy = free[0]
         else:
             copy = 0
-        while True:
-            probs = pool[copy].play(rng)
-            uniform = rng.random()
-            pick = min(int(np.searchsorted(np.cumsum(probs), uniform, side="right")), int(np.flatnonzero(probs)[-1]))
-            if mode == "qpm-d" and stored[pick]:
-                pool[0].observe(probs, pick, shown(stored[pick].popleft(), pick))
-            else:
-                break
+        if mode == "qpm-d":
+            while held is None or stored[held[1]]:
+                if held is not None:
+                    probs, pick = held
+                    pool[0].observe(probs, pick, shown(stored[pick].popleft(), pick))
+                held = choose(pool[0])
+            pick = held[1]
+            probs = np.eye(n)[pick]
+        else:
+            probs, pick = choose(pool[copy])
         picks.append(pick)
         expected.append(float(probs @ losses[t]))
         busy.add(copy)

@@ -63,6 +63,7 @@ LEARNER = Learner(
     init=init,
     play=play,
     observe=observe,
+    randomises=True,
     parameters={
         "learning_rate": Parameter(None, "fixed rate eta; none: scale * sqrt(ln N / t)", low=0.0),
         "scale": Parameter(2.0, "constant c of the anytime rate", low=1e-9),

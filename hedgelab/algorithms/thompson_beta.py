@@ -49,6 +49,7 @@ LEARNER = Learner(
     init=init,
     play=play,
     observe=observe,
+    randomises=True,
     feedback="bandit",
     bound="0/1 losses: (1 + epsilon) sum_i gap_i ln T / kl(mu_i, mu_best) + O(N / epsilon^2)",
     reference="Thompson 1933; Agrawal & Goyal 2013, Thms 1 and 2",

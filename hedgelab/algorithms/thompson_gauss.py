@@ -57,6 +57,7 @@ LEARNER = Learner(
     init=init,
     play=play,
     observe=observe,
+    randomises=True,
     feedback="bandit",
     bound="O(sqrt(T N ln N)) for T >= N",
     reference="Agrawal & Goyal 2013, Thm 3",

@@ -1,0 +1,251 @@
+"""The token game's rounds, compiled: one engine for all learners and adversaries, reached as function pointers.
+
+`hedgelab.token_game` says what a round is and is the way in; nothing is checked here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import boolean, float64, int32, int64
+
+from hedgelab._jit import kernel, uncompiled
+from hedgelab.contract import ADVERSARY, OBSERVE, PLAY, RNG
+from hedgelab.decode_loop import draw, given_array, is_distribution
+from hedgelab.lanes import lane_max, lane_min, lane_moments
+
+__all__ = ["BOLD", "QPM_D", "QUEUE", "compiled_game", "no_adversary", "plain_game", "play_block"]
+
+QUEUE = 0
+BOLD = 1
+QPM_D = 2
+
+
+@kernel
+def no_adversary(settings, memory, t, probs, totals, rng, losses):
+    """Leave the given losses as they are."""
+
+
+@kernel
+def _own_entry(losses, pick):
+    """Blot out all entries of `losses` (n,) but one."""
+    own = losses[pick]
+    for i in range(losses.shape[0]):
+        losses[i] = np.nan
+    losses[pick] = own
+
+
+@kernel
+def play_block(
+    play,
+    observe,
+    adversary,
+    settings,
+    memory,
+    adaptive,
+    params,
+    states,
+    rng,
+    world_rng,
+    first,
+    losses,
+    delays,
+    mode,
+    in_order,
+    own_entry_only,
+    clock,
+    waits,
+    slot_probs,
+    slot_losses,
+    slot_pick,
+    slot_copy,
+    slot_due,
+    held,
+    heads,
+    tails,
+    following,
+    kept_loss,
+    totals,
+    sums,
+    times,
+    regret,
+    picks,
+    round_loss,
+    probs_out,
+    losses_out,
+):
+    """Play rounds first, first + 1, ... of a game, one a row of `losses` (B, N); return B, -1 - b where the play of
+    row b is no distribution, or -1 - B - b where a loss in it lies outside [0, 1].
+
+    params (P,), states (copies, rows, N): the learner's copies; delays (B,): the loss of round s is revealed at the end
+    of round s + delay, never where the delay is -1; own_entry_only: to the learner, the pick's entry alone. Carried
+    from block to block: clock (2,), the oldest unrevealed round and how many times have passed; waits (copies,),
+    whether a copy waits for a loss; the ring of G = longest delay + 1 slots, slot_* (G, ...); for QPM-D a queue of
+    revealed losses a drafter, heads, tails (N,), following, kept_loss (T,); totals (N,); sums (3,) = expected loss,
+    loss of the picks, variance of the losses under the plays. Writes regret at `times` (M,), picks and round_loss
+    (B,), and probs_out, losses_out (B, N) where not empty.
+    """
+    n = losses.shape[1]
+    ring = slot_due.shape[0]
+    context = np.empty(0)
+    current = np.empty(n)
+    for b in range(losses.shape[0]):
+        t = first + b
+        slot = t % ring
+        probs = slot_probs[slot]
+        copy = 0
+        if mode == BOLD:
+            while waits[copy]:
+                copy += 1
+        if mode == QPM_D:
+            # the base learner waits with its pick until a loss of that drafter is there; until then the pick is played
+            while clock[2] < 0 or heads[clock[2]] >= 0:
+                if clock[2] >= 0:
+                    pick = clock[2]
+                    for i in range(n):
+                        current[i] = np.nan
+                    current[pick] = kept_loss[heads[pick]]
+                    heads[pick] = following[heads[pick]]
+                    observe(params, states[0], context, held, pick, current)
+                for i in range(n):
+                    held[i] = np.nan
+                play(params, states[0], context, rng, held)
+                if not is_distribution(held):
+                    return -1 - b
+                clock[2] = draw(held, rng.random())
+            pick = clock[2]
+            for i in range(n):
+                probs[i] = 1.0 if i == pick else 0.0
+        else:
+            for i in range(n):
+                probs[i] = np.nan
+            play(params, states[copy], context, rng, probs)
+            if not is_distribution(probs):
+                return -1 - b
+            pick = draw(probs, rng.random())
+        if adaptive:
+            adversary(settings, memory, t, probs, totals, world_rng, current)
+        else:
+            for i in range(n):
+                current[i] = losses[b, i]
+        expected, square = lane_moments(probs, current)
+        if not (expected >= 0.0 and lane_min(current) >= 0.0 and lane_max(current) <= 1.0):  # NaN fails the first
+            return -1 - losses.shape[0] - b
+        for i in range(n):
+            totals[i] += current[i]
+        sums[0] += expected
+        sums[1] += current[pick]
+        sums[2] += max(square - expected * expected, 0.0)
+        picks[b] = pick
+        round_loss[b] = expected
+        if probs_out.shape[0] > 0:
+            for i in range(n):
+                probs_out[b, i] = probs[i]
+                losses_out[b, i] = current[i]
+        if ring == 1 and delays[b] == 0 and mode != QPM_D:
+            if own_entry_only:
+                _own_entry(current, pick)
+            observe(params, states[0], context, probs, pick, current)
+        else:
+            for i in range(n):
+                slot_losses[slot, i] = current[i]
+            if own_entry_only:
+                _own_entry(slot_losses[slot], pick)
+            slot_pick[slot] = pick
+            slot_copy[slot] = copy
+            slot_due[slot] = t + delays[b] if delays[b] >= 0 else -1
+            waits[copy] = True
+        # reveal, oldest first
+        oldest = max(clock[0], t - ring + 1)
+        begin = end = oldest
+        if ring == 1 and mode != QPM_D:
+            pass  # no loss is late: revealed above, or never
+        elif in_order:  # losses arrive in the order of their rounds
+            while oldest <= t and slot_due[oldest % ring] <= t:
+                oldest += 1
+            end = oldest
+        else:
+            while oldest <= t and slot_due[oldest % ring] < t:
+                oldest += 1
+            begin, end = oldest, t + 1
+        clock[0] = oldest
+        for s in range(begin, end):
+            here = s % ring
+            if not in_order and slot_due[here] != t:
+                continue
+            who = slot_pick[here]
+            if mode == QPM_D:
+                kept_loss[s] = slot_losses[here, who]
+                following[s] = -1
+                if heads[who] < 0:
+                    heads[who] = s
+                else:
+                    following[tails[who]] = s
+                tails[who] = s
+            else:
+                observe(params, states[slot_copy[here]], context, slot_probs[here], who, slot_losses[here])
+            waits[slot_copy[here]] = False
+        while clock[1] < times.shape[0] and times[clock[1]] == t + 1:
+            best = np.inf
+            for i in range(n):
+                best = min(best, totals[i])
+            regret[clock[1]] = sums[0] - best
+            clock[1] += 1
+    return losses.shape[0]
+
+
+_SIGNATURE = int64(
+    PLAY,
+    OBSERVE,
+    ADVERSARY,
+    float64[::1],  # settings
+    float64[:, ::1],  # memory
+    boolean,  # adaptive
+    float64[::1],  # params
+    float64[:, :, ::1],  # states
+    RNG,
+    RNG,  # world_rng
+    int64,  # first
+    given_array(float64, 2),  # losses
+    given_array(int64, 1),  # delays
+    int64,  # mode
+    boolean,  # in_order
+    boolean,  # own_entry_only
+    int64[::1],  # clock
+    boolean[::1],  # waits
+    float64[:, ::1],  # slot_probs
+    float64[:, ::1],  # slot_losses
+    int64[::1],  # slot_pick
+    int64[::1],  # slot_copy
+    int64[::1],  # slot_due
+    float64[::1],  # held
+    int64[::1],  # heads
+    int64[::1],  # tails
+    int64[::1],  # following
+    float64[::1],  # kept_loss
+    float64[::1],  # totals
+    float64[::1],  # sums
+    int64[::1],  # times
+    float64[::1],  # regret
+    int32[::1],  # picks
+    float64[::1],  # round_loss
+    float64[:, ::1],  # probs_out
+    float64[:, ::1],  # losses_out
+)
+
+
+@cache
+def compiled_game() -> Any:
+    """Return the engine, compiled or from the cache."""
+    if hasattr(play_block, "compile"):
+        play_block.compile(_SIGNATURE)
+        play_block.disable_compile()
+    return play_block
+
+
+@cache
+def plain_game() -> Any:
+    """Return the engine as plain Python, its helpers too."""
+    return uncompiled(play_block)
