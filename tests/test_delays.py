@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import hedgelab as hl
 from hedgelab import bounds, delays, worlds
-from hedgelab._jit import kernel
-from hedgelab.algorithms import normalhedge
+from hedgelab.algorithms.normalhedge import init as init_normalhedge
+from hedgelab.algorithms.normalhedge import observe as observe_normalhedge
+from hedgelab.algorithms.normalhedge import play as play_normalhedge
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=30))
@@ -87,28 +88,17 @@ def test_stale_hedge_needs_its_own_rate(n, delay):
     assert padded.regret <= math.sqrt((delay + 1) * (t + delay) * math.log(n) / 2)
 
 
-# NormalHedge that adds up the regret of what it would play now, in place of what was played
-
-
-@kernel
 def _observe_own(params, state, context, probs, pick, losses):
+    """NormalHedge that adds up the regret of what it would play now, in place of what was played."""
     now = np.empty(losses.shape[0])
-    normalhedge.play(params, state, context, np.random.default_rng(0), now)
-    normalhedge.observe(params, state, context, now, pick, losses)
-
-
-def _plain_observe_own(params, state, context, probs, pick, losses):
-    from hedgelab._jit import uncompiled
-
-    now = np.empty(losses.shape[0])
-    uncompiled(normalhedge.play)(params, state, context, None, now)
-    uncompiled(normalhedge.observe)(params, state, context, now, pick, losses)
+    play_normalhedge(params, state, context, None, now)
+    observe_normalhedge(params, state, context, now, pick, losses)
 
 
 def test_normalhedge_with_other_weights_than_those_played():
     # an adversary that repeats its choice for delay + 1 rounds: fed the regret of its present weights, NormalHedge pays
     # about (d + 1) sqrt T; fed that of the weights played, sqrt((d + 1) T)
-    own_weights = hl.Learner("normalhedge-virtual", normalhedge.init, normalhedge.play, _plain_observe_own)
+    own_weights = hl.Learner("normalhedge-virtual", init_normalhedge, play_normalhedge, _observe_own)
     t, delay = 2000, 13
     world = worlds.block(t, 2, delay + 1)
     played = hl.play(world, "normalhedge", delay=delay).regret
