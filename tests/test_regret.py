@@ -1,4 +1,6 @@
-"""The token game of a run, and the bootstrap."""
+"""The token game of a run, regret by other measures, and the bootstrap."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hedgelab as hl
-from hedgelab.regret import bootstrap_counts, ratio_interval, token_game
+from hedgelab import worlds
+from hedgelab._jit import uncompiled
+from hedgelab.regret import (
+    _tracking_best,
+    bootstrap_counts,
+    ratio_interval,
+    second_order,
+    stopping_time,
+    token_game,
+    tracking,
+)
 from tests.test_decode_replay import random_trace
 
 
@@ -74,3 +86,141 @@ def test_interval_covers():
         assert interval.low <= interval.estimate <= interval.high
         covered += interval.low <= 2.0 <= interval.high
     assert 0.90 <= covered / 400 <= 0.98
+
+
+@given(world=st.integers(0, 2**32 - 1), T=st.integers(1, 6), n=st.integers(1, 3), switches=st.integers(0, 7))
+def test_tracking_equals_enumeration(world, T, n, switches):
+    rng = np.random.default_rng(world)
+    losses, own = rng.random((T, n)), rng.random(T)
+    if world % 3 == 0:
+        losses = np.round(losses)
+    regret = tracking(losses, own, switches)
+    assert regret.shape == (switches + 1,)
+    for m in range(switches + 1):
+        best = min(
+            losses[np.arange(T), list(path)].sum()
+            for path in itertools.product(range(n), repeat=T)
+            if np.count_nonzero(np.diff(path)) <= m
+        )
+        assert regret[m] == pytest.approx(own.sum() - best, abs=1e-12)
+    assert regret[0] == pytest.approx(own.sum() - losses.sum(axis=0).min(), abs=1e-12)
+    assert (np.diff(regret) >= 0).all()
+
+
+def test_tracking_equals_plain_python_and_knows_a_switching_world():
+    world = worlds.switching(900, 5, 2, 0.5)
+    losses, own = world.array(1), np.full(900, 0.5)
+    best, plain = np.zeros((4, 5)), np.zeros((4, 5))
+    _tracking_best(losses[:100], best)
+    uncompiled(_tracking_best)(losses[:100], plain)
+    assert plain.tolist() == best.tolist()
+    # best drafters have loss 0: with two switches regret is 450 exactly, with fewer much less
+    regret = tracking(losses, own, 3)
+    assert regret[2] == regret[3] == 450
+    assert regret[1] < 400
+    assert regret[0] < 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([1.0, 2.0], [1.0, 1.0], 1), "losses must be finite"),
+        (([[np.nan]], [1.0], 1), "losses must be finite"),
+        (([[1.0]], [1.0, 1.0], 1), "own must be finite"),
+        (([[1.0]], [1.0], -1), "switches must be"),
+        (([[1.0]], [1.0], 1.5), "switches must be"),
+    ],
+)
+def test_tracking_arguments(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        tracking(*arguments)
+
+
+def law_of_lengths(accept, k):
+    """P(Y = 1), ..., P(Y = k + 1) of a drafter whose drafts are accepted independently."""
+    return np.array([accept**d * (1 - accept) for d in range(k)] + [accept**k])
+
+
+def rounds_to(tokens, law):
+    """Expected rounds until that many tokens are there, by recursion."""
+    value = np.zeros(tokens + 1)
+    for left in range(1, tokens + 1):
+        value[left] = 1 + sum(p * value[max(left - y, 0)] for y, p in enumerate(law, 1))
+    return value[tokens]
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 100, 400])
+@pytest.mark.parametrize("k", [1, 4, 7])
+def test_stopping_time_regret_of_random_choice_exactly(tokens, k):
+    # a policy that draws drafters with fixed weights commits the mixed law, and uses drafter i in w_i of its rounds
+    accept, weights = np.array([0.9, 0.6, 0.2]), np.array([0.2, 0.5, 0.3])
+    laws = np.array([law_of_lengths(a, k) for a in accept])
+    means = laws @ np.arange(1, k + 2)
+    rounds = rounds_to(tokens, weights @ laws)
+    regret = rounds - min(rounds_to(tokens, law) for law in laws)
+    assert abs(regret - stopping_time(means, weights * rounds)) <= k / means.max()
+    if tokens == 400:
+        assert regret > 5 * k / means.max()  # so the identity says something
+
+
+def test_stopping_time_regret_of_a_learner_by_simulation():
+    # an adaptive policy (UCB1's index on Y), 600 runs to 300 tokens. Wald makes T + overshoot + sum Delta_i n_i - mu*
+    # rounds a sum of martingale differences: its mean is 0, checked within 5 standard errors; then the identity up to
+    # K / mu*, with the same allowance. False alarm below 1e-6 (fixed seed)
+    k, tokens, runs = 4, 300, 600
+    laws = np.array([law_of_lengths(a, k) for a in (0.8, 0.6, 0.3)])
+    means = laws @ np.arange(1, k + 2)
+    rng = np.random.default_rng(11)
+    counts, over = np.zeros((runs, 3)), np.zeros(runs)
+    done, sums = np.zeros(runs), np.zeros((runs, 3))
+    while (alive := np.flatnonzero(done < tokens)).size:
+        n = counts[alive]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            index = sums[alive] / n + k * np.sqrt(2 * np.log(n.sum(axis=1, keepdims=True)) / n)
+        pick = np.where((n == 0).any(axis=1), (n == 0).argmax(axis=1), np.nan_to_num(index, nan=0.0).argmax(axis=1))
+        y = 1 + (rng.random(len(alive))[:, None] > np.cumsum(laws, axis=1)[pick, :-1]).sum(axis=1)
+        counts[alive, pick] += 1
+        sums[alive, pick] += y
+        done[alive] += y
+    over = done - tokens
+    assert ((over >= 0) & (over <= k)).all()
+    martingale = tokens + over + counts @ (means.max() - means) - means.max() * counts.sum(axis=1)
+    assert martingale.std() > 1
+    assert abs(martingale.mean()) < 5 * martingale.std() / np.sqrt(runs)
+    regret = counts.sum(axis=1).mean() - min(rounds_to(tokens, law) for law in laws)
+    error = 5 * martingale.std() / np.sqrt(runs) / means.max()
+    assert abs(regret - stopping_time(means, counts).mean()) <= k / means.max() + error
+    assert regret > 3 * (k / means.max() + error)
+    with pytest.raises(ValueError, match="means must be"):
+        stopping_time([0.5], [1])
+    with pytest.raises(ValueError, match="counts must be"):
+        stopping_time([2.0, 3.0], [1])
+
+
+@given(world=st.integers(0, 2**32 - 1), T=st.integers(1, 20), n=st.integers(1, 5))
+def test_second_order_equals_loops(world, T, n):
+    rng = np.random.default_rng(world)
+    losses = rng.random((T, n))
+    probs = rng.dirichlet(np.ones(n), T)
+    facts = second_order(losses, probs)
+    variance = variation = 0.0
+    squares, absolute, regret, before = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    for row, w in zip(losses, probs, strict=True):
+        mean = sum(w[i] * row[i] for i in range(n))
+        variance += sum(w[i] * row[i] ** 2 for i in range(n)) - mean**2
+        squares += (mean - row) ** 2
+        absolute += abs(mean - row)
+        regret += mean - row
+        variation += max(abs(row - before)) ** 2
+        before = row
+    assert facts.variance == pytest.approx(variance, abs=1e-9)
+    assert facts.variation == pytest.approx(variation)
+    assert facts.regret == pytest.approx(regret.max(), abs=1e-9)
+    assert facts.best_loss == pytest.approx(losses.sum(axis=0).min())
+    np.testing.assert_allclose(facts.squares, squares, atol=1e-9)
+    np.testing.assert_allclose(facts.absolute, absolute, atol=1e-9)
+    assert facts.variance <= T / 4 + 1e-9
+    with pytest.raises(ValueError, match="shape of losses"):
+        second_order(losses, probs[:, :0])
+    with pytest.raises(ValueError, match="a distribution"):
+        second_order(losses, 2 * probs)
