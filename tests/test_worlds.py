@@ -175,7 +175,8 @@ class Run:
         rng = np.random.Generator(np.random.PCG64(seed))
         params = policy.params()
         state = policy.init(params, n)
-        play, observe = policy.compiled() if jit else (uncompiled(policy.play), uncompiled(policy.observe))
+        compiled = jit and policy.jitted
+        play, observe = policy.compiled() if compiled else (uncompiled(policy.play), uncompiled(policy.observe))
         memory = np.zeros((world.memory, n))
         adversary = world.adversary if jit or world.adversary is None else uncompiled(world.adversary)
         given = None if world.blocks is None else world.array(seed)
@@ -265,6 +266,19 @@ def test_hedge_keeps_its_bound(name, n):
     rate = math.sqrt(8 * math.log(n) / T)
     assert Run(ADVERSARIES[name](T, n), hl.learner("hedge", learning_rate=rate)).regret <= bounds.hedge(T, n) + 1e-9
     assert Run(ADVERSARIES[name](T, n), hl.learner("hedge")).regret <= bounds.hedge_anytime(T, n) + 1e-9
+
+
+@pytest.mark.skipif(PLAIN, reason="long game")
+@pytest.mark.parametrize("n", [2, 8, 64])
+def test_breakaway_nearly_reaches_hedges_bound(n):
+    T = 4000
+    rate, bound = math.sqrt(8 * math.log(n) / T), bounds.hedge(T, n)
+    greedy, away = (
+        Run(w(T, n), hl.learner("hedge", learning_rate=rate)).regret for w in (worlds.greedy, worlds.breakaway)
+    )
+    assert greedy == pytest.approx(bound / 2, rel=0.01)  # sum eta / 8: what varies
+    assert 0.92 * bound < away <= bound  # and ln N / eta: what the weights lag behind
+    assert Run(worlds.breakaway(T, n), hl.learner("hedge")).regret > 1.2 * bound  # anytime: at most sqrt 2 of them
 
 
 @pytest.mark.skipif(PLAIN, reason="long game")
