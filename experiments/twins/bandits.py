@@ -83,7 +83,7 @@ class TsallisInf:
         """Return the distribution."""
         above, eta = self.total - self.total.min(), self.eta()
         low, high = 1 / eta, 4 * math.sqrt(len(above)) / eta  # of min - x
-        for _ in range(80):
+        for _ in range(60):
             middle = (low + high) / 2
             weights = 4 / (eta * (above + middle)) ** 2
             if weights.sum() > 1:
