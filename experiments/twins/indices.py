@@ -18,7 +18,8 @@ class Index:
     """Unseen drafters first, then the largest `index(arm)`, ties uniform."""
 
     def __init__(self, n: int):
-        self.n, self.rewards = n, [[] for _ in range(n)]
+        self.n, self.gain = n, [0.0] * n
+        self.rewards: list[list[float]] = [[] for _ in range(n)]
 
     @property
     def seen(self):
@@ -26,8 +27,8 @@ class Index:
         return sum(map(len, self.rewards))
 
     def mean(self, arm):
-        """Return the mean reward, exact before one rounding."""
-        return float(sum(map(Fraction, self.rewards[arm])) / len(self.rewards[arm]))
+        """Return the mean reward, summed in the order of the losses."""
+        return self.gain[arm] / len(self.rewards[arm])
 
     def index(self, arm):
         """Return the upper confidence bound of a seen arm."""
@@ -42,6 +43,7 @@ class Index:
     def observe(self, probs, pick, losses):
         """Remember the pick's reward."""
         self.rewards[pick].append(1 - losses[pick])
+        self.gain[pick] += 1 - losses[pick]
 
 
 class Ucb1:

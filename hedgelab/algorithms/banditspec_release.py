@@ -4,8 +4,8 @@ r"""What BanditSpec's released code plays: each drafter once, then the largest m
 
 The code (github.com/sail-sg/BanditSpec, generate_utils.py: the mean plus sqrt(6 ln t / total calls)) divides the bonus
 by the number of *all* calls where UCBSpec (`ucbspec`) has the drafter's own. One number is added to every index, the
-argmax is that of the means: after the warm-up the policy is greedy, and a drafter that starts with bad luck may never be
-played again, with positive probability for ever. Its regret is linear in expectation. The constant bonus is left out
+argmax is that of the means: after the warm-up the policy is greedy, and the best drafter, unlucky in its first round,
+may never be played again, with positive probability. Expected regret is linear in T. The constant bonus is left out
 here, because adding it could only round different means to equal ones.
 
 Two details differ from that code: it chooses draft lengths, by tokens a second, and walks round them nearly twice

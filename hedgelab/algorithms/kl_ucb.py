@@ -17,13 +17,14 @@ from __future__ import annotations
 import math
 
 from hedgelab._jit import kernel
-from hedgelab.algorithms.counts import COUNT, MEAN, ROWS, SEEN, count, no_counts
+from hedgelab.algorithms.counts import COUNT, MEAN, ROWS, SEEN, SUM, count, no_counts
 from hedgelab.algorithms.ties import uniform_over_largest
 from hedgelab.contract import Learner, Parameter
 from hedgelab.vexp import vexp
 
 # counted in losses: MEAN and SUM are those of the losses
 _WIDTH = ROWS  # sqrt(2 v / n), see `variance_below`; infinite while n = 0
+_LOGS = ROWS + 1  # n (mean ln mean + (1 - mean) ln(1 - mean)), the part of n kl(mean, r) without r
 
 
 @kernel
@@ -78,7 +79,7 @@ def smallest_mean(mean, radius):
 
 def init(params, n):
     """Return the state before any loss."""
-    state = no_counts(1, n)
+    state = no_counts(2, n)
     state[_WIDTH] = math.inf
     return state
 
@@ -100,23 +101,39 @@ def play(params, state, context, rng, probs):
             probs[i] = -probs[i]
         uniform_over_largest(probs)
         return
-    # the equation is solved only for drafters that can still win; 1e-12 is far above the rounding of either side
+    # only a drafter with n kl(mean, best) <= level can have a bound below `best`: no equation is solved for the others.
+    # The margin of 1e-6 is far above rounding, so that ties are solved
     best = smallest_mean(state[MEAN, first], level / state[COUNT, first])
+    log_best, log_rest = _logarithms(best)
     for i in range(n):
-        if probs[i] > best + 1e-12:
+        spent = state[_LOGS, i] - state[SUM, i] * log_best - (state[COUNT, i] - state[SUM, i]) * log_rest
+        if state[MEAN, i] > best and spent > level + 1e-6 * level:
             probs[i] = -2.0
         else:
             bound = smallest_mean(state[MEAN, i], level / state[COUNT, i])
             probs[i] = -bound
-            best = min(best, bound)
+            if bound < best:
+                best = bound
+                log_best, log_rest = _logarithms(best)
     uniform_over_largest(probs)
+
+
+@kernel
+def _logarithms(r):
+    # at e^-700 and below, where bounds become 0, a larger r only lets more equations be solved
+    return math.log(max(r, 1e-304)), math.log(max(1.0 - r, 1e-16))
 
 
 @kernel
 def observe(params, state, context, probs, pick, losses):
     """Count the pick's loss."""
     n = count(state, pick, losses[pick])
-    state[_WIDTH, pick] = math.sqrt(2.0 * variance_below(state[MEAN, pick]) / n)
+    mean = state[MEAN, pick]
+    state[_WIDTH, pick] = math.sqrt(2.0 * variance_below(mean) / n)
+    logs = 0.0
+    if 0.0 < mean < 1.0:
+        logs = mean * math.log(mean) + (1.0 - mean) * math.log(1.0 - mean)
+    state[_LOGS, pick] = n * logs
 
 
 LEARNER = Learner(

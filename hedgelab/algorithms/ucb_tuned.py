@@ -8,9 +8,9 @@ counts 1..t makes that t^(1 - 4 beta^2), summable for beta > 1/sqrt(2), so that 
 sum_i 8 beta^2 ln T / gap_i + (1 + 2 sum_t t^(1 - 4 beta^2)) sum_i gap_i.
 
 The default beta = 1/2 is the Hoeffding bound at level 1/t, sqrt(ln t / (2n)): the smallest width with a logarithmic
-leading term in theory (by Garivier and Cappe 2011 and Pinsker's inequality, ln T / (2 gap) with ln t + 3 ln ln t for
-ln t); below it the regret can grow as a power of T (recalled, unconfirmed). At short horizons a smaller beta often wins:
-tune it on other data than it is scored on.
+leading term in theory (ln T / (2 gap) a drafter, with ln t + 3 ln ln t for ln t: the proof of Garivier and Cappe 2011
+through Pinsker's inequality); below it the regret can grow as a power of T (both recalled, unconfirmed). At short
+horizons a smaller beta often wins: tune it on other data than it is scored on.
 """
 
 from __future__ import annotations

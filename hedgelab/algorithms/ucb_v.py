@@ -2,10 +2,10 @@ r"""UCB-V: an upper confidence bound that is narrow where the rewards vary littl
 
     index(i) = mean(i) + sqrt(2 V(i) E_t / n(i)) + 3 c E_t / n(i),        E_t = zeta ln t
 
-Audibert, Munos, Szepesvari 2009, for rewards in [0, 1]; V(i) is the empirical variance with divisor n(i), t = 1 + losses
-seen the coming round. Drafters without a loss come first. For c = 1 and zeta = 1.2, the defaults, their Theorem 4 bounds
-the regret by 10 ln T sum_i (variance_i / gap_i + 2); its constant 10 is recalled, unconfirmed. Implementations often take
-zeta = 1. The term 3 c E_t / n dominates for long: over a few hundred rounds it explores more than UCB1.
+Audibert, Munos, Szepesvari 2009, for rewards in [0, 1]; V(i) is the empirical variance with divisor n(i), and
+t = 1 + losses seen the coming round. Drafters without a loss come first. For c = 1 and zeta = 1.2, the defaults, their
+Theorem 4 bounds the regret by 10 ln T sum_i (variance_i / gap_i + 2) (recalled, unconfirmed); SMPyBandits has zeta = 1.
+The term 3 c E_t / n dominates for long: over a few hundred rounds the policy explores more than UCB1.
 """
 
 from __future__ import annotations
