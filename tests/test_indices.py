@@ -339,8 +339,8 @@ def test_release_code_locks_in():
 
 @compiled_only
 def test_release_code_locks_in_with_positive_probability(engine):
-    # Losses .1 and .4. With probability .1 x .6 = .06 the good drafter's first loss is 1 and the other's 0; from then on
-    # its mean is 0 and the other's is above 0, for ever. Fewer than 8 of 400 runs have probability 4e-5.
+    # Losses .1 and .4. With probability .1 x .6 = .06 the good drafter's first loss is 1 and the other's 0; its mean is
+    # then 0 and the other's above 0, for ever. Fewer than 8 of 400 runs have probability 4e-5; 30 are seen.
     locked = {"banditspec-release": 0, "ucbspec": 0}
     for name in locked:
         for seed in range(400):

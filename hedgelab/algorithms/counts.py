@@ -34,10 +34,10 @@ def count(state, pick, value):
     """Count `value`, a reward or a loss of `pick`, into the first rows of `state`; return how many `pick` has.
 
     >>> state = no_counts(0, 2)
-    >>> count(state, 1, 0.25), count(state, 1, 0.75)
-    (1.0, 2.0)
-    >>> state[MEAN].tolist(), state[SEEN, 0].item()
-    ([0.0, 0.5], 2.0)
+    >>> [float(count(state, 1, reward)) for reward in (0.25, 0.75)]
+    [1.0, 2.0]
+    >>> state[MEAN].tolist(), state[SEEN].tolist()
+    ([0.0, 0.5], [2.0, 0.0])
     """
     n = state[COUNT, pick] + 1.0
     state[COUNT, pick] = n
