@@ -1,4 +1,4 @@
-"""The command line: `hedgelab demo | replay | learners | metrics | trace`."""
+"""The command line: `hedgelab demo | replay | play | learners | metrics | trace`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Replicates = Annotated[int, typer.Option(help="Coin replicates to average over."
 Seed = Annotated[int, typer.Option(help="Seed of coins and policies.", min=0)]
 LearnerOptions = Annotated[
     list[str] | None,
-    typer.Option("--learner", help="A registered name, or FILE.py:NAME for your own; again for more [normalhedge]."),
+    typer.Option("--learner", help="A registered name, FILE.py:NAME, or all; again for more. [normalhedge]"),
 ]
 SettingOptions = Annotated[
     list[str] | None, typer.Option("--set", help="A parameter of the learner, NAME=VALUE; with one learner only.")
@@ -147,7 +147,11 @@ def _learner(reference: str, settings: list[str]) -> Learner:
 
 
 def _learners(references: list[str] | None, settings: list[str] | None) -> list[Learner]:
+    from hedgelab.algorithms import learners as registered
+
     references = references or ["normalhedge"]
+    if references == ["all"]:
+        references = [name for name in registered() if name != "fixed"]
     if settings and len(references) > 1:
         raise ValueError("--set goes with one --learner")
     if len(set(references)) < len(references):
@@ -276,6 +280,77 @@ def replay(
             print(json.dumps(comparison.document(), indent=1))
             return
         _print_comparison(comparison, _console())
+
+
+@app.command("play")
+def play_game(
+    world: Annotated[
+        str,
+        typer.Argument(
+            help="fair-coins, gap, drifting, switching, alternating, greedy, block, breakaway, or a .npy file (T, N)."
+        ),
+    ] = "gap",
+    rounds: Annotated[int, typer.Option(help="Rounds T.", min=1)] = 10_000,
+    drafters: Annotated[int, typer.Option(help="Drafters N.", min=1)] = 16,
+    world_setting: Annotated[
+        list[str] | None, typer.Option("--world", help="A setting of the world, NAME=VALUE, as gap=0.1.")
+    ] = None,
+    learner: LearnerOptions = None,
+    setting: SettingOptions = None,
+    delay: Annotated[int, typer.Option(help="Rounds that a loss is late.", min=0)] = 0,
+    delay_mode: Annotated[str, typer.Option(help="queue, bold, padded or qpm-d.")] = "queue",
+    seeds: Annotated[int, typer.Option(help="Games to average over.", min=1)] = 10,
+    seed: Seed = 0,
+    figure: Annotated[Path | None, typer.Option(help="Draw the regret curves here (.png, .pdf, .svg).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play the token game, one loss vector a round: regret of learners side by side."""
+    from hedgelab.contest import contest, world_of
+
+    with _plain_errors():
+        policies = _learners(learner, setting)
+        numbers = {}
+        for item in world_setting or ():
+            name, _, text = item.partition("=")
+            try:
+                numbers[name] = float(text)
+            except ValueError:
+                raise ValueError(f"--world needs NAME=NUMBER, got {item!r}") from None
+        if world == "gap":
+            numbers.setdefault("gap", 0.1)
+        losses = world_of(world, rounds, drafters, **numbers)
+        with _progress("playing", seeds * len(policies)) as advance:
+            result = contest(
+                losses, policies, seeds=seeds, seed=seed, delay=delay, delay_mode=delay_mode, advance=advance
+            )
+        if figure:
+            from hedgelab.figure import draw_contest
+
+            draw_contest(result, figure)
+        if as_json:
+            print(json.dumps(result.document(), indent=1))
+            return
+        console = _console()
+        console.print(
+            f"[bold]{_escaped(result.world)}[/]: {result.rounds} rounds, {result.drafters} drafters, "
+            f"delay {delay} ({delay_mode}), {seeds} seeds; sqrt(T ln N / 2) = {result.unit:.1f}"
+        )
+        table = Table()
+        for heading in ("learner", "feedback", "regret (95% of the mean)", "/ sqrt(T ln N / 2)", "caveats"):
+            table.add_column(heading, justify="left" if heading in ("learner", "feedback", "caveats") else "right")
+        for name in sorted(result.regret, key=lambda name: result.final(name).estimate):
+            final = result.final(name)
+            spread = "" if final.low != final.low else f" [{final.low:.1f}, {final.high:.1f}]"
+            table.add_row(
+                _escaped(name),
+                result.feedback[name],
+                _escaped(f"{final.estimate:.1f}{spread}"),
+                f"{final.estimate / result.unit:.3f}" if result.unit else "",
+                _escaped("; ".join(result.notes[name])),
+            )
+        console.print(table)
+        if figure:
+            console.print(f"figure: {figure}", soft_wrap=True)
 
 
 @app.command()

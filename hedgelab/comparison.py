@@ -133,12 +133,6 @@ def _document(interval: Interval) -> dict[str, float | None]:
     return {key: None if math.isnan(value) else value for key, value in interval._asdict().items()}
 
 
-def _label(policy: Learner) -> str:
-    """Return the name of a learner, with the parameters that were set."""
-    values = ", ".join(f"{name}={value}" for name, value in policy.values.items())
-    return f"{policy.name}({values})" if values else policy.name
-
-
 def default_learners() -> tuple[Learner, ...]:
     """Return the learners of the demo, with their defaults: few enough to tell apart in one figure."""
     return tuple(learner(name) for name in ("hedge", "normalhedge", "ftl", "exp3", "ucb1", "uniform"))
@@ -167,7 +161,7 @@ def compare(
     if POOLED in trace.domains:
         raise ValueError(f"a domain must not be called {POOLED!r}, the name of the pooled line")
     chosen = [learner(policy) if isinstance(policy, str) else policy for policy in policies]
-    labels = [_label(policy) for policy in chosen]
+    labels = [policy.label for policy in chosen]
     for label in labels:
         if label in ORACLES or labels.count(label) > 1:
             raise ValueError(f"every line needs a name of its own, but there are two called {label!r}")

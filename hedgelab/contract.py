@@ -143,6 +143,12 @@ class Learner:
         return np.array(numbers, dtype=np.float64)
 
     @property
+    def label(self) -> str:
+        """The name, with the parameters that were set."""
+        values = ", ".join(f"{name}={value}" for name, value in self.values.items())
+        return f"{self.name}({values})" if values else self.name
+
+    @property
     def jitted(self) -> bool:
         """Whether both functions are compiled ones."""
         return hasattr(self.play, "py_func") and hasattr(self.observe, "py_func")

@@ -12,7 +12,9 @@ from hedgelab.comparison import Comparison, Curves
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["STYLE", "draw"]
+    from hedgelab.contest import Contest
+
+__all__ = ["STYLE", "draw", "draw_contest"]
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -42,6 +44,8 @@ LOOKS: dict[str, tuple[str, str]] = {
     "clairvoyant switching": ("#CC79A7", "^"),
 }
 OTHER = ("#444444", "x")
+CYCLE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")  # Okabe and Ito
+MARKERS = ("", "o", "^", "s")
 
 
 def _regret(axes: Axes, curves: Curves, objective: str) -> None:
@@ -99,6 +103,53 @@ def _speeds(axes: Axes, comparison: Comparison) -> None:
     axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylabel("MAT: committed tokens per round")
     axes.set_title("b  Committed tokens per round by domain, with 95% intervals over prompts")
+
+
+def draw_contest(contest: Contest, path: Path) -> None:
+    """Write the regret curves of a token game to `path`; its suffix chooses the format."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        count = len(contest.regret)
+        figure = Figure(figsize=(7.4, max(4.4, 0.17 * count + 1)))
+        axes = figure.subplots()
+        figure.subplots_adjust(left=0.1, right=0.72, top=0.93, bottom=0.11)
+        dashes = {"full": "-", "bandit": "--", "none": ":"}
+        ordered = sorted(contest.regret, key=lambda name: -contest.final(name).estimate)  # the legend in their order
+        for place, name in enumerate(ordered):
+            rows = contest.regret[name]
+            colour = LOOKS[name][0] if name in LOOKS else CYCLE[place % len(CYCLE)]
+            middle = rows.mean(axis=0)
+            axes.plot(
+                contest.times,
+                middle,
+                linestyle=dashes[contest.feedback[name]],
+                color=colour,
+                label=name,
+                linewidth=1.4,
+                marker=MARKERS[place // len(CYCLE) % len(MARKERS)],
+                markevery=(place % 5, 5),
+                markersize=4,
+            )
+            if len(rows) > 1:
+                half = 1.96 * rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+                axes.fill_between(contest.times, middle - half, middle + half, color=colour, alpha=0.18, linewidth=0)
+        if contest.drafters > 1:
+            unit = np.sqrt(contest.times * np.log(contest.drafters) / 2)
+            axes.plot(contest.times, unit, color="#000000", linewidth=0.8, linestyle="-.", label="sqrt(t ln N / 2)")
+        axes.set_xscale("log")
+        axes.set_yscale("log", nonpositive="clip")
+        axes.set_ylim(bottom=0.1)
+        axes.set_xlabel("rounds t")
+        axes.set_ylabel("regret to the best fixed drafter")
+        late = f", delay {contest.settings['delay']}" if contest.settings["delay"] else ""
+        axes.set_title(
+            f"{contest.world}, N = {contest.drafters}{late}, {contest.settings['seeds']} seeds, 95% of the mean"
+        )
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, title="full -, bandit --")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
 
 
 def draw(comparison: Comparison, curves: Curves, path: Path) -> None:

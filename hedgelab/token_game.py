@@ -199,6 +199,8 @@ def play(
 
     params, fresh = fresh_state(policy, n)
     adversary = world.adversary or no_adversary
+    if jit and not hasattr(adversary, "py_func"):
+        raise ValueError(f"{world.name}: the adversary is plain Python: decorate it with hedgelab.kernel, or jit=False")
     if jit:
         step, fold = policy.compiled()
         engine = compiled_game()
@@ -228,7 +230,8 @@ def play(
     picks, round_loss = np.empty(rounds, np.int32), np.empty(rounds)
     probs_kept, losses_kept = (np.empty((rounds if record else 0, n)) for _ in range(2))
     done = 0
-    for block in _blocks(world, seed):
+    for given in _blocks(world, seed):
+        block = np.ascontiguousarray(given, dtype=np.float64)
         if block.shape[1:] != (n,) or done + len(block) > rounds:
             raise ValueError(
                 f"{world.name}: a block of shape {block.shape} in a world of {rounds} rounds, {n} drafters"

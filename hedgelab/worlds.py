@@ -405,7 +405,8 @@ def alternating(T: int, N: int) -> World:
 def greedy(T: int, N: int) -> World:
     r"""Return the adversary that puts loss 1 on the max(1, N // 2) drafters of largest probability, 0 on the others.
 
-    Ties are broken at random. Against NormalHedge at N = 2 the regret tends to 1.47 sqrt(T ln N / 2) (measured); `breakaway` makes more.
+    Ties are broken at random. Against NormalHedge at N = 2 the regret tends to 1.47 sqrt(T ln N / 2) (measured);
+    `breakaway` makes more.
 
     >>> greedy(100, 2)
     <World 'greedy': 100 rounds, 2 drafters>

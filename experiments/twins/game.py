@@ -16,7 +16,7 @@ def play(losses, make_learner, rng, *, delay=0, mode="queue", own_entry_only=Fal
         delays = [max(delays)] * rounds
     pool, busy = [make_learner(n)], set()
     arrivals = defaultdict(list)  # round at whose end they are revealed: what was played then
-    stored = [deque() for _ in range(n)]  # qpm-d: losses of a drafter that the learner was not shown
+    stored: list[deque] = [deque() for _ in range(n)]  # qpm-d: losses of a drafter that the learner was not shown
     picks, expected = [], []
     held = None  # qpm-d: the play whose loss the learner waits for
 
