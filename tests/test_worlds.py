@@ -54,6 +54,8 @@ def test_losses_are_a_function_of_seed_and_round(name, n):
         np.testing.assert_array_equal(MAKE[name](500, n).array(seed=3), whole[:500])
     if name != "alternating" and n > 2:
         assert (world.array(seed=4) != whole).any()
+        shortest = min(len(pieces[0]), len(pieces[1]))
+        assert (pieces[0][:shortest] != pieces[1][:shortest]).any()  # every block has its own generator
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(world)).array(seed=3), whole)
 
 
@@ -424,6 +426,8 @@ def test_pool_correlation():
         table = np.corrcoef(trace.gamma[:, 0].astype(float).T)
         assert table[0, 1] == pytest.approx(shared * math.sqrt(0.3 * 0.4 / (0.6 * 0.7)), abs=0.05)
         assert table[1, 2] == pytest.approx(shared, abs=0.05)
+        # where a row is shared one uniform decides: equal gammas have equal alphas
+        assert np.corrcoef(trace.alpha[:, 0].astype(float).T)[1, 2] == pytest.approx(shared, abs=0.05)
 
 
 def test_pool_commits_what_the_formula_says():
