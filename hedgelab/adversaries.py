@@ -21,7 +21,7 @@ def select_largest(values, rank):
     Hoare's FIND (1961): O(n) on average, also where many are equal.
 
     >>> import numpy as np
-    >>> select_largest(np.array([0.3, 0.1, 0.3, 0.2]), 3)
+    >>> float(select_largest(np.array([0.3, 0.1, 0.3, 0.2]), 3))
     0.2
     """
     target = rank - 1
