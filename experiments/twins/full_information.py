@@ -244,7 +244,7 @@ class FixedShare:
         n, t = len(losses), self.seen
         rate = self.scale * math.sqrt(math.log(n * t) / t) if self.fixed is None else self.fixed
         share = 1 / (t + 1) if self.share is None else self.share
-        weights = self.probs * np.exp(-rate * losses)
+        weights = self.probs * np.exp(-rate * (losses - losses.min()))
         self.probs = (1 - share) * weights / weights.sum() + share / n
 
 

@@ -39,7 +39,6 @@ _REGRET = 0  # R
 _SQUARE = 1  # V
 _EXPONENT = 2  # b, scratch
 
-_SMALL = 0.25
 _HALF_ROOT_PI = 0.8862269254527580
 _NODES = (0.03376524289842399, 0.16939530676686773, 0.38069040695840156)  # Gauss-Legendre on [0, 1]: u, 1 - u
 _MASSES = (0.08566224618958518, 0.1803807865240693, 0.23395696728634552)
@@ -51,8 +50,25 @@ def init(params, n):
 
 
 @kernel
+def evidence(regret, square):
+    """Return (m, b) with xi(R, V) = m exp(b), for V of at least 1/4 or |V/4 - R/2| of at least 1/4."""
+    s = math.sqrt(max(square, 1e-300))
+    half = 0.5 / s
+    x0 = -regret * half
+    x1 = (square - regret) * half
+    tilt = 0.5 * regret - 0.25 * square
+    p = x0 if tilt <= 0.0 else -x1
+    q = x1 if tilt <= 0.0 else -x0
+    size = abs(p)
+    near = erfcx(size)
+    far = vexp(-abs(tilt)) * erfcx(max(q, size))
+    difference = near - far if p >= 0.0 else 2.0 - vexp(-size * size) * (near + far)
+    return _HALF_ROOT_PI / s * difference, max(tilt, 0.0) if p >= 0.0 else x0 * x0
+
+
+@kernel
 def quadrature(regret, square):
-    """Return xi(R, V) for R and V of the order of 1, by Gauss-Legendre quadrature."""
+    """Return xi(R, V) for V and |V/4 - R/2| below 1/4, by Gauss-Legendre quadrature."""
     linear, quadratic = 0.5 * regret, 0.25 * square
     total = 0.0
     for k in range(3):
@@ -67,22 +83,10 @@ def play(params, state, context, rng, probs):
     n = probs.shape[0]
     regret, square, exponent = state[_REGRET], state[_SQUARE], state[_EXPONENT]
     for i in range(n):
-        s = math.sqrt(max(square[i], 1e-300))
-        half = 0.5 / s
-        x0 = -regret[i] * half
-        x1 = (square[i] - regret[i]) * half
-        tilt = 0.5 * regret[i] - 0.25 * square[i]
-        p = x0 if tilt <= 0.0 else -x1
-        q = x1 if tilt <= 0.0 else -x0
-        size = abs(p)
-        near = erfcx(size)
-        far = vexp(-abs(tilt)) * erfcx(max(q, size))
-        probs[i] = _HALF_ROOT_PI / s * (near - far if p >= 0.0 else 2.0 - vexp(-size * size) * (near + far))
-        exponent[i] = max(tilt, 0.0) if p >= 0.0 else x0 * x0
+        probs[i], exponent[i] = evidence(regret[i], square[i])
     for i in range(n):
-        if square[i] < _SMALL and abs(0.5 * regret[i] - 0.25 * square[i]) < _SMALL:
-            probs[i] = quadrature(regret[i], square[i])
-            exponent[i] = 0.0
+        if square[i] < 0.25 and abs(0.5 * regret[i] - 0.25 * square[i]) < 0.25:
+            probs[i], exponent[i] = quadrature(regret[i], square[i]), 0.0
     top = lane_max(exponent)
     for i in range(n):
         probs[i] *= vexp(exponent[i] - top)
