@@ -216,7 +216,7 @@ def test_twin_over_a_long_stream(name):
     for t, losses in enumerate(stress(np.random.default_rng(7), rounds, n)):
         if name == "ftpl" or t % 23 == 0 or t % (rounds // 9) < 8:
             probs = hand.play()
-            np.testing.assert_allclose(probs, twin.play(noise), atol=1e-8)
+            assert np.abs(probs - twin.play(noise)).max() < 1e-8
         hand.observe(probs, losses)
         twin.observe(probs, 0, losses)
 
@@ -237,9 +237,9 @@ def test_twin_over_a_long_stream(name):
 )
 def test_parameters_against_the_twin(name, values):
     hand, twin, noise = ByHand(learner(name, **values), 5), TWINS[name](5, **values), np.random.default_rng(0)
-    for losses in stress(np.random.default_rng(8), 450, 5):
+    for losses in stress(np.random.default_rng(8), 270, 5):
         probs = hand.play()
-        np.testing.assert_allclose(probs, twin.play(noise), atol=1e-9)
+        assert np.abs(probs - twin.play(noise)).max() < 1e-9
         hand.observe(probs, losses)
         twin.observe(probs, 0, losses)
 
@@ -248,7 +248,7 @@ def test_parameters_against_the_twin(name, values):
 def test_a_million_rounds_without_a_bad_number(name):
     # an adversary who sees the pick itself, as the one-hot weights of ftpl show it, beats any learner
     for n, kind in ((2, MATRIX if name == "ftpl" else BALANCE), (8, FLIP)):
-        played = game(learner(name), n, 500_000, kind)
+        played = game(learner(name), n, 1_000_000, kind)
         assert played.bad == 0  # NaN would count
         assert np.isfinite(played.state).all()
         # nobody is far from sqrt(T ln N) here; a learner that is stuck has regret of the order T
@@ -313,8 +313,7 @@ def test_ml_prod_bound():
 
 def test_squint_keeps_its_potential_below_zero():
     # mean_i integral_0^{1/2} (exp(eta R - eta^2 V) - 1) / eta d eta <= 0 after every round, from any weights' regrets
-    nodes, masses = np.polynomial.legendre.leggauss(2000)
-    eta, masses = (nodes + 1) / 4, masses / 4
+    eta, masses = TWINS["squint"].eta, np.exp(TWINS["squint"].log_mass)
     seen = []
     for played in arena(learner("squint"), rounds=2048):
         exponents = np.outer(played.regret, eta) - np.outer(played.square, eta**2)
