@@ -15,7 +15,7 @@ gamma is undefined: use B or C.
 
 All three lie in [1, k+1]. No order of their variances is fixed, but Var C <= Var B where alpha is 0 or 1: with R_m the
 product of the first m alphas, B - C = sum_m R_{m-1} (a_m - g_m) is a martingale, and its covariance with C is
-sum_{l<m} E R_{m-1} g_m (a_l - g_l), whose a_l is 1 wherever R_{m-1} is not 0.
+sum_{l<m} E R_{m-1} g_m (a_l - g_l), where a_l is 1 or R_{m-1} is 0: no term is negative.
 
 The exact E Y needs the laws of all paths: `hedgelab.token_worlds.TokenWorld.expected_length`.
 """
@@ -178,11 +178,8 @@ def _estimates(
     if undefined.any():
         row, column = (int(i) for i in np.unravel_index(int(undefined.argmax()), undefined.shape))
         raise ValueError(
-            f"gamma is undefined (NaN) at a draft that the round from row {row} with drafter {column} needs"
-            + (
-                ": the plug-in needs gamma where the path has left a draft tree too, use the others"
-                * (estimator == "A")
-            )
+            f"estimator {estimator}, round from row {row}, drafter {column}: gamma is undefined (NaN) at a draft that "
+            "it needs; A needs it even where the path has left a draft tree, C only before"
         )
     return out
 
@@ -237,10 +234,10 @@ def censored(
     alpha, gamma : as in the estimators; one that `estimator` does not use may be None
 
     What a learner that waits for nothing would use, and biased: chunks end where the *chosen* drafter c was rejected.
-    At a chunk's first row, term m is there with probability prod_{j<m} a^c_j, so censored C of drafter i has the mean
-    1 + sum_m E (prod_{j<m} a^c_j a^i_j) g^i_m <= E Y, and B the like. Equal iff c surely accepts wherever i goes on: so
-    for i = c when its alpha is 0 or 1, never for a drafter that goes on where c does not. It can rank the chosen
-    drafter above a better one.
+    At a chunk's first row, term m is there with probability prod_{j<m} a^c_j, so censored B and C of drafter i have the
+    mean 1 + sum_m E (prod_{j<m} a^c_j a^i_j) g^i_m <= E Y. Equal iff c surely accepts wherever i goes on: so for i = c
+    when its alpha is 0 or 1, never for a drafter that goes on where c may not. It can rank the chosen drafter above a
+    better one.
 
     >>> censored([[1.0], [0.5], [1.0]], [[0.5], [0.5], [1.0]], 2, [1, 3, 3]).ravel().tolist()
     [1.5, 2.0, 2.0]

@@ -38,7 +38,7 @@ from hedgelab.laws import at_token, checked_laws, on_path
 __all__ = ["LARGEST_VOCABULARY", "MOST_TUPLES", "recursive"]
 
 LARGEST_VOCABULARY = 64  # without replacement
-MOST_TUPLES = 2**20  # ordered tuples of rejected tokens a row, without replacement; about 0.1 s at V = 64
+MOST_TUPLES = 2**24  # ordered tuples of rejected tokens a row, without replacement; seconds at V = 64
 
 
 @kernel
@@ -132,7 +132,7 @@ def recursive(
 
     p, q : (..., V), scaled here to sum to 1 exactly; token : (...), the path's; drafts : at least 1, 1 is the chain
     replacement : True for i.i.d. drafts, any V, in time V x drafts. False for drafts without replacement, exact for
-        V <= 64 in time V^drafts: at most 2^20 ordered tuples n (n-1) ... (n-drafts+2), n the tokens with q > 0, so 4
+        V <= 64 in time V^drafts: at most 2^24 ordered tuples n (n-1) ... (n-drafts+2), n the tokens with q > 0, so 5
         drafts at V = 64. When n < drafts, q is exhausted after n drafts and the rule is that of n drafts.
 
     Raises ValueError as `chain` does, and beyond those limits.
