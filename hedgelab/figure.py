@@ -117,9 +117,10 @@ def draw_contest(contest: Contest, path: Path) -> None:
         figure.subplots_adjust(left=0.1, right=0.72, top=0.93, bottom=0.11)
         dashes = {"full": "-", "bandit": "--", "none": ":"}
         ordered = sorted(contest.regret, key=lambda name: -contest.final(name).estimate)  # the legend in their order
+        known = all(name in LOOKS for name in ordered)
         for place, name in enumerate(ordered):
             rows = contest.regret[name]
-            colour = LOOKS[name][0] if name in LOOKS else CYCLE[place % len(CYCLE)]
+            colour = LOOKS[name][0] if known else CYCLE[place % len(CYCLE)]
             middle = rows.mean(axis=0)
             axes.plot(
                 contest.times,

@@ -447,3 +447,44 @@ def test_a_drafter_by_name_index_or_digits():
         assert set(hl.replay(TRACE, hl.learner("fixed", drafter=name)).picks) == {index}
     with pytest.raises(ValueError, match="no drafter 'd9'"):
         hl.replay(TRACE, hl.learner("fixed", drafter="d9"))
+
+
+def recorder():
+    """A learner that learns nothing and keeps what it is shown, and the list it keeps it in."""
+    shown = []
+
+    def play(params, state, context, rng, probs):
+        probs[:] = 1 / len(probs)
+
+    def observe(params, state, context, probs, pick, losses):
+        shown.append((pick, losses.copy()))
+
+    return hl.Learner("recorder", lambda params, n: np.zeros((1, n)), play, observe), shown
+
+
+@pytest.mark.parametrize("estimator", ["B", "C"])
+def test_censored_losses_are_those_of_lengths_censored(estimator):
+    trace = random_trace(np.random.default_rng(7), drafters=3, lengths=[60], deep=False)
+    policy, shown = recorder()
+    run = hl.replay(trace, policy, k=4, feedback="censored", estimator=estimator)
+    ends = np.repeat(np.cumsum(run.committed), run.committed)
+    lengths = hl.lengths.censored(trace.alpha, trace.gamma, 4, ends, estimator=estimator)
+    whole = run.full | (run.accepted == 4)  # a round that the end cut is not shown
+    kept = np.repeat(whole, run.committed)
+    np.testing.assert_allclose([losses for _, losses in shown], 1 - lengths[kept] / 5, atol=1e-12)
+    np.testing.assert_array_equal([pick for pick, _ in shown], np.repeat(run.picks, run.committed)[kept])
+
+
+def test_block_reward_is_the_mean_gamma_of_the_drafts_on_the_path():
+    # k = 3; drafter 0 accepts row 0 surely and row 1 never; the path has four rows
+    alpha = np.array([1.0, 0.0, 1.0, 1.0])[:, None]
+    gamma = np.array([0.75, 0.5, 0.25, 1.0])[:, None]
+    trace = hl.Trace.from_arrays(
+        token=np.zeros(4, int), alpha=alpha, gamma=gamma, offsets=[0, 4], domains=["x"], drafters=["a"], k=3
+    )
+    for reward, expected in (("block", [1 - (0.75 + 0.5) / 2]), ("accepted", [1 - 1 / 3])):
+        policy, shown = recorder()
+        run = hl.replay(trace, dataclasses.replace(policy, feedback="bandit", reward=reward))
+        assert run.committed.tolist() == [2, 2]
+        # the second round is cut by the end with 2 of 3 accepted: not the drafter's reward
+        assert [losses[0] for _, losses in shown] == pytest.approx(expected)
