@@ -4,10 +4,15 @@ r"""AdaHedge: exponential weights whose rate falls with the mixability gaps suff
     Delta_t = Delta_{t-1} + delta_t,   delta_t = <w_t, l_t> + ln(sum_i w_t(i) exp(-eta_t l_t(i))) / eta_t  >= 0
 
 de Rooij, van Erven, Grünwald and Koolen 2014 ("Follow the leader if you can, Hedge if you must"). While Delta = 0 the
-rate is infinite: uniform over the leaders, and the mix loss is the smallest loss. Regret at most 2 Delta_T: the mix
-losses sum to at most L* + ln N / eta_T (Lemma 2) with ln N / eta_T = Delta_{T-1}. With V the sum of the variances of
-the losses under w_t, also at most 2 sqrt(V ln N) + (4/3) ln N + 2 (their Theorem 6; constants from memory of the paper,
-unconfirmed, never exceeded in the tests). Scaling or shifting the losses changes no weight.
+rate is infinite: uniform over the leaders, and the mix loss is the smallest loss. No parameter; scaling or shifting the
+losses changes no weight. With V the sum of the variances of the losses under w_t,
+
+    R_T <= 2 Delta_T <= 2 sqrt(V ln N) + (4/3) ln N + 2.
+
+Proof (theirs, in short). The mix losses sum to at most L* + ln N / eta_T = L* + Delta_{T-1}, as they are differences of
+mix losses of constant rates, which rise as the rate falls. Bernstein's inequality for zero-mean variables up to 1, eta
+delta <= v (exp(eta) - 1 - eta), gives delta / eta <= v / 2 + delta / 3, so Delta_T^2 = sum (2 delta_t Delta_{t-1} +
+delta_t^2) <= V ln N + ((2/3) ln N + 1) Delta_T: solve for Delta_T.
 
 Under delay delta_t is the gap of the weights that were *played*, at the rate that the learner has when the loss
 arrives. It is nonnegative for any weights and any rate (Jensen), one pass of exponentials, and without delay the

@@ -3,9 +3,15 @@ r"""AdaNormalHedge: NormalHedge's potential with the cumulative size of the regr
     Phi(R, C) = exp([R]_+^2 / (3C)),   C(i) = sum |r(i)|,   r(i) = <w, l> - l(i)
     w(i) ∝ (Phi(R(i) + 1, C(i) + 1) - Phi(R(i) - 1, C(i) + 1)) / 2
 
-Luo and Schapire 2015 ("Achieving all with no parameters: AdaNormalHedge"), uniform prior; uniform where every weight is
-0. No parameter. Regret to drafter i at most sqrt(3 C_T(i) (ln N + ln B + ln(1 + ln N))) with B = 1 + (3/2) mean_j (1 +
-ln(1 + C_T(j))) (their Theorem 1). R and C are those of the weights that were played; under delay no bound is proved.
+Luo and Schapire 2015 ("Achieving all with no parameters: Adaptive NormalHedge"), uniform prior; uniform where every
+weight is 0. No parameter. R and C are those of the weights that were played; under delay no bound is proved. Without
+delay, for every drafter i,
+
+    R_T(i) <= sqrt(3 C_T(i) (ln N + ln B)),   B = 1 + (3/2) mean_j (1 + ln(1 + C_T(j))).
+
+Proof (theirs). Phi(R + r, C + |r|) <= Phi(R, C) + w r + (3/2) |r| / (C + 1) for |r| <= 1, w the weight (their lemma;
+here checked on a grid). sum_i w(i) r(i) = 0, and sum |r| / (C + 1) <= 1 + ln(1 + C_T), so the mean of Phi ends below B.
+Against mixtures of drafters the published bound has ln(1 + ln N) more under the root (their Theorem 1, unconfirmed).
 
 The difference of the two exponentials is exp(A) (1 - exp(B - A)): A relative to the largest A, so nothing overflows,
 and the second factor by expm1, so nothing cancels.
@@ -66,6 +72,6 @@ LEARNER = Learner(
     init=init,
     play=play,
     observe=observe,
-    bound="sqrt(3 C_T (ln N + ln B + ln(1 + ln N))), B = 1 + 1.5 mean(1 + ln(1 + C_T))",
+    bound="sqrt(3 C_T (ln N + ln B)), B = 1 + 1.5 mean(1 + ln(1 + C_T)), C the sizes of the regrets",
     reference="Luo & Schapire 2015, Thm 1",
 )
