@@ -1,0 +1,180 @@
+"""Which bound belongs to which registered learner, and what a run must tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from hedgelab.bounds import bandits, full_information
+from hedgelab.bounds.conditions import ConditionError
+
+__all__ = ["FOR_LEARNER", "NO_BOUND", "Facts", "LearnerBound"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a run without delay can tell about itself; what is None is unknown, and the worst case is taken.
+
+    T, N : rounds and drafters; K : draft length
+    horizon : the learner's parameter of that name
+    rates : (T,) learning rates played (optimistic Hedge, FTPL)
+    variance : sum over rounds of the variance of l_t(i), i ~ w_t
+    squares : sum over rounds of (<w_t, l_t> - l_t(best))^2
+    totals : (N,) sum over rounds of |<w_t, l_t> - l_t(i)|
+    ranges : (T,) max - min of l_t - l_{t-1}, with l_0 = 0
+    changes : rounds after which the set of leaders is another
+    switches : of the sequence that tracking regret compares with; share, learning_rate : Fixed-Share's parameters
+    gaps, means, variances : (N,) of rewards 1 - loss, stochastic worlds; lengths : (N,) mean committed tokens a round
+    explore : plays of each drafter before commitment; beta : factor of a tuned index; delta : allowed failure
+        probability
+    """
+
+    T: int
+    N: int
+    K: int | None = None
+    horizon: int | None = None
+    rates: ArrayLike | None = None
+    variance: float | None = None
+    squares: float | None = None
+    totals: ArrayLike | None = None
+    ranges: ArrayLike | None = None
+    changes: int | None = None
+    switches: int | None = None
+    share: float | None = None
+    learning_rate: float | None = None
+    gaps: ArrayLike | None = None
+    means: ArrayLike | None = None
+    variances: ArrayLike | None = None
+    lengths: ArrayLike | None = None
+    explore: int | None = None
+    beta: float | None = None
+    delta: float = 0.01
+
+
+@dataclass(frozen=True)
+class LearnerBound:
+    """A learner's bound: `theorem` names it in BOUNDS, `needs` the facts it cannot do without, `uses` those it can
+    use.
+
+    Call it with Facts. Raises ConditionError naming each needed fact that is None, and horizon where it must be T.
+    """
+
+    theorem: str
+    bound: Callable[[Facts], float]
+    needs: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+
+    def __call__(self, facts: Facts) -> float:
+        problems = [f"{name} must be given" for name in self.needs if getattr(facts, name) is None]
+        if "horizon" in self.needs and facts.horizon is not None and facts.horizon != facts.T:
+            problems.append(f"horizon must be T = {facts.T}, got {facts.horizon}")
+        if problems:
+            raise ConditionError(*problems)
+        return self.bound(facts)
+
+
+FOR_LEARNER: dict[str, LearnerBound] = {
+    "hedge": LearnerBound("hedge_anytime", lambda f: full_information.hedge_anytime(f.T, f.N)),
+    "adahedge": LearnerBound(
+        "adahedge", lambda f: full_information.adahedge(f.T, f.N, variance=f.variance), uses=("variance",)
+    ),
+    "normalhedge": LearnerBound("normalhedge", lambda f: full_information.normalhedge(f.T, f.N)),
+    "adanormalhedge": LearnerBound(
+        "adanormalhedge", lambda f: full_information.adanormalhedge(f.T, f.N, totals=f.totals), uses=("totals",)
+    ),
+    "squint": LearnerBound("squint", lambda f: full_information.squint(f.T, f.N, squares=f.squares), uses=("squares",)),
+    "ml-prod": LearnerBound(
+        "ml_prod", lambda f: full_information.ml_prod(f.T, f.N, squares=f.squares), uses=("squares",)
+    ),
+    "optimistic-hedge": LearnerBound(
+        "optimistic_path",
+        lambda f: float(full_information.optimistic_path(f.rates, f.ranges, f.N)[-1]),  # type: ignore[arg-type]
+        needs=("rates", "ranges"),
+    ),
+    "fixed-share": LearnerBound(
+        "fixed_share",
+        lambda f: full_information.fixed_share(
+            f.T,
+            f.N,
+            f.switches,  # type: ignore[arg-type]
+            share=f.share,
+            learning_rate=f.learning_rate,
+        ),
+        needs=("switches", "share", "learning_rate"),
+    ),
+    "ftl": LearnerBound("ftl", lambda f: full_information.ftl(f.T, f.N, changes=f.changes), uses=("changes",)),
+    "ftpl": LearnerBound(
+        "ftpl_path",
+        lambda f: float(full_information.ftpl_path(f.rates, f.N)[-1]),  # type: ignore[arg-type]
+        needs=("rates",),
+    ),
+    "exp3": LearnerBound("exp3_anytime", lambda f: bandits.exp3_anytime(f.T, f.N)),
+    "exp3-ix": LearnerBound(
+        "exp3_ix", lambda f: bandits.exp3_ix(f.T, f.N, delta=f.delta, anytime=f.horizon is None), uses=("horizon",)
+    ),
+    "exp3-p": LearnerBound("exp3_p", lambda f: bandits.exp3_p(f.T, f.N), needs=("horizon",)),
+    "tsallis-inf": LearnerBound("tsallis_inf", lambda f: bandits.tsallis_inf(f.T, f.N)),
+    "ucb1": LearnerBound("ucb1", lambda f: bandits.ucb1(f.T, f.gaps), needs=("gaps",)),  # type: ignore[arg-type]
+    "ucb-v": LearnerBound(
+        "ucb_v",
+        lambda f: bandits.ucb_v(f.T, f.gaps, f.variances),  # type: ignore[arg-type]
+        needs=("gaps", "variances"),
+    ),
+    "kl-ucb": LearnerBound("kl_ucb", lambda f: bandits.kl_ucb(f.T, f.means), needs=("means",)),  # type: ignore[arg-type]
+    "moss": LearnerBound(
+        "moss",
+        lambda f: bandits.moss(f.T, f.N, gaps=f.gaps),
+        needs=("horizon",),
+        uses=("gaps",),
+    ),
+    "thompson-beta": LearnerBound(
+        "thompson_beta",
+        lambda f: bandits.thompson_beta(f.T, f.means),  # type: ignore[arg-type]
+        needs=("means",),
+    ),
+    "thompson-gauss": LearnerBound("thompson_gauss", lambda f: bandits.thompson_gauss(f.T, f.N)),
+    "explore-then-commit": LearnerBound(
+        "explore_then_commit",
+        lambda f: bandits.explore_then_commit(f.T, f.gaps, f.explore),  # type: ignore[arg-type]
+        needs=("gaps", "explore"),
+    ),
+    "successive-elimination": LearnerBound(
+        "successive_elimination",
+        lambda f: bandits.successive_elimination(f.T, f.gaps),  # type: ignore[arg-type]
+        needs=("gaps", "horizon"),
+    ),
+    "ucb-tuned": LearnerBound(
+        "ucb_tuned",
+        lambda f: bandits.ucb_tuned(f.T, f.gaps, beta=f.beta),  # type: ignore[arg-type]
+        needs=("gaps", "beta"),
+    ),
+    "metasd": LearnerBound(
+        "ucb_tuned",
+        lambda f: bandits.ucb_tuned(f.T, f.gaps, beta=f.beta),  # type: ignore[arg-type]
+        needs=("gaps", "beta"),
+    ),
+    "metasd-onpath": LearnerBound(
+        "ucb_tuned",
+        lambda f: bandits.ucb_tuned(f.T, f.gaps, beta=f.beta),  # type: ignore[arg-type]
+        needs=("gaps", "beta"),
+    ),
+    "ucbspec": LearnerBound(
+        "ucbspec",
+        lambda f: bandits.ucbspec(f.T, f.lengths, f.K),  # type: ignore[arg-type]
+        needs=("lengths", "K"),
+    ),
+    "exp3spec": LearnerBound(
+        "exp3spec",
+        lambda f: bandits.exp3spec(f.T, f.N, f.K),  # type: ignore[arg-type]
+        needs=("K",),
+    ),
+}
+
+NO_BOUND: dict[str, str] = {
+    "uniform": "learns nothing: regret grows with T",
+    "fixed": "learns nothing: regret grows with T",
+    "normalhedge-bh": "published as O(sqrt(V ln(V / eps))), without constants (Freund et al. 2026)",
+    "banditspec-release": "divides its bonus by the total count: greedy after one play each, regret grows with T",
+}
