@@ -65,7 +65,7 @@ def exp3_anytime(T: int, N: int) -> float:
     return 2 * math.sqrt(T * N * math.log(N))
 
 
-@theorem("proved here", "high probability", "the lemma of Neu 2015; his Theorem 1 has twice the factor of ln(2/delta)")
+@theorem("proved here", "high probability", "Neu 2015, Lemma 1; his Theorem 1 as recalled is no smaller")
 def exp3_ix(T: int, N: int, *, delta: float = 0.05, anytime: bool = False) -> float:
     r"""Return EXP3-IX's bound, with probability 1 - delta, on the realised regret; adversaries may be adaptive.
 
@@ -156,7 +156,7 @@ def ucb_tuned(T: int, gaps: ArrayLike, *, beta: float) -> float:
 
         sum over gaps of 8 beta^2 ln T / gap + 2 beta^2 / (2 beta^2 - 1)
 
-    gaps : (N,) in [0, 1], the best drafter's 0; beta : above 1/sqrt 2
+    gaps : (N,) in [0, 1], the best drafter's 0; beta : above 1/sqrt 2; t counts the round that is about to be played
 
     Below 1/sqrt 2 this proof fails, though such indices often do better: no bound is known to hold.
 
@@ -226,8 +226,7 @@ def thompson_gauss(T: int, N: int) -> float:
 def thompson_bayes(T: int, N: int) -> float:
     """Return Thompson sampling's Bayesian regret bound sqrt(N T ln N / 2).
 
-    The regret is averaged over means drawn from the learner's own prior: uniform means and 0/1 rewards for Beta(1,
-    1).
+    The regret is averaged over means drawn from the learner's own prior: uniform means, 0/1 rewards and Beta(1, 1).
 
     >>> round(thompson_bayes(512, 7), 1)
     59.1
@@ -346,7 +345,7 @@ def ucbspec(T: int, means: ArrayLike, K: int, *, delta: float = 0.5) -> float:
             middle = (few + many) // 2
             few, many = (middle, many) if 2 * radius(middle) >= gap else (few, middle)
         cost += gap * min(few + 1 + failures, T)
-    return cost / best
+    return float(cost / best)
 
 
 @theorem("read in source", "stopping time", "Hou et al. 2025 (BanditSpec), Theorem 5.3")

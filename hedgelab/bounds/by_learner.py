@@ -1,10 +1,19 @@
-"""Which bound belongs to which registered learner, and what a run must tell it."""
+"""Which bound belongs to which registered learner, and what a run must tell it.
+
+    facts = Facts.of_play(losses, probs)
+    FOR_LEARNER["adahedge"](facts)
+
+Each entry is for the learner's default parameters unless a fact says otherwise, and for games without delay. Which
+regret it is about is `BOUNDS[entry.theorem].holds`; with status "asymptotic" or "order only" the number is no bound.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from hedgelab.bounds import bandits, full_information
@@ -52,6 +61,30 @@ class Facts:
     beta: float | None = None
     delta: float = 0.01
 
+    @classmethod
+    def of_play(cls, losses: ArrayLike, probs: ArrayLike, **known: Any) -> Facts:
+        """Return the facts of a game of full information played without delay.
+
+        losses : (T, N); probs : (T, N) the weights played. Other facts go into `known`, e.g. rates or switches.
+
+        >>> Facts.of_play([[1, 0], [1, 0]], [[0.5, 0.5], [0.0, 1.0]]).totals
+        (1.5, 0.5)
+        """
+        loss, w = np.asarray(losses, dtype=np.float64), np.asarray(probs, dtype=np.float64)
+        if loss.ndim != 2 or loss.shape != w.shape or len(loss) == 0:
+            raise ConditionError(f"losses and probs must be two tables of one shape, got {loss.shape} and {w.shape}")
+        own = (w * loss).sum(axis=1, keepdims=True)
+        leads = np.vstack([np.zeros(loss.shape[1]), loss.cumsum(axis=0)])
+        leaders = leads == leads.min(axis=1, keepdims=True)
+        facts: dict[str, Any] = {
+            "variance": float((w * (loss - own) ** 2).sum()),
+            "squares": float(((own[:, 0] - loss[:, leads[-1].argmin()]) ** 2).sum()),
+            "totals": tuple(np.abs(own - loss).sum(axis=0).tolist()),
+            "ranges": np.ptp(np.diff(loss, axis=0, prepend=0.0), axis=1),
+            "changes": int((leaders[1:] != leaders[:-1]).any(axis=1).sum()),
+        }
+        return cls(*loss.shape, **(facts | known))
+
 
 @dataclass(frozen=True)
 class LearnerBound:
@@ -75,8 +108,20 @@ class LearnerBound:
         return self.bound(facts)
 
 
+def _hedge(f: Facts) -> float:
+    if f.rates is None:
+        return full_information.hedge_anytime(f.T, f.N)
+    return float(full_information.hedge_path(f.rates, np.zeros(f.T), f.N)[-1])
+
+
+def _exp3(f: Facts) -> float:
+    if f.learning_rate is None:
+        return bandits.exp3_anytime(f.T, f.N)
+    return bandits.exp3(f.T, f.N, learning_rate=f.learning_rate)
+
+
 FOR_LEARNER: dict[str, LearnerBound] = {
-    "hedge": LearnerBound("hedge_anytime", lambda f: full_information.hedge_anytime(f.T, f.N)),
+    "hedge": LearnerBound("hedge_path", _hedge, uses=("rates",)),
     "adahedge": LearnerBound(
         "adahedge", lambda f: full_information.adahedge(f.T, f.N, variance=f.variance), uses=("variance",)
     ),
@@ -110,7 +155,7 @@ FOR_LEARNER: dict[str, LearnerBound] = {
         lambda f: float(full_information.ftpl_path(f.rates, f.N)[-1]),  # type: ignore[arg-type]
         needs=("rates",),
     ),
-    "exp3": LearnerBound("exp3_anytime", lambda f: bandits.exp3_anytime(f.T, f.N)),
+    "exp3": LearnerBound("exp3_anytime", _exp3, uses=("learning_rate",)),
     "exp3-ix": LearnerBound(
         "exp3_ix", lambda f: bandits.exp3_ix(f.T, f.N, delta=f.delta, anytime=f.horizon is None), uses=("horizon",)
     ),

@@ -53,7 +53,7 @@ def mean_max_normal(N: int) -> float:
     return float((x * N * density * lower ** (N - 1)).sum() * step)
 
 
-@theorem("proved here", "lower", "the limit of `fair_coins_exact`; Cesa-Bianchi and Lugosi 2006, section 3.7")
+@theorem("asymptotic", "lower", "the limit of `fair_coins_exact`; Cesa-Bianchi and Lugosi 2006, section 3.7")
 def fair_coins(T: int, N: int) -> float:
     """Return (sqrt T / 2) m_N, the expected regret of every learner on fair coins, as T grows.
 
@@ -71,8 +71,7 @@ def fair_coins(T: int, N: int) -> float:
 
 @theorem("proved here", "lower", "the law of the least of N binomial variables")
 def fair_coins_exact(T: int, N: int) -> float:
-    """Return the expected regret of every learner on fair coins: T/2 minus the mean of the least of N Binomial(T,
-    1/2).
+    """Return the expected regret of every learner on fair coins: T/2 less the mean of the least of N Binomial(T, 1/2).
 
     Losses are 0 or 1 with probability 1/2, independent over rounds and drafters: given the past the next loss of
     whatever is played has mean 1/2.
@@ -105,13 +104,12 @@ def lower_bandit(T: int, N: int) -> float:
 
 @theorem("proved here", "lower", "Pinsker's inequality; after Auer, Cesa-Bianchi, Freund and Schapire 2002")
 def bandit_instance(T: int, N: int, gap: float) -> float:
-    r"""Return what any bandit learner loses on average when one drafter in N, placed at random, is better by `gap` =
-    e.
+    r"""Return what any bandit learner loses on average when one drafter in N, placed at random, is better by `gap`.
 
         e T (1 - 1/N - (1/2) sqrt(-(T/N) ln(1 - 4 e^2)))
 
-    Losses are 0 or 1: mean 1/2 - e for the good drafter, 1/2 for the others; e in [0, 1/2). The worst place costs at
-    least the average. May be negative; with e = (1 - 1/N)/2 sqrt(N/T) it is about (1 - 1/N)^2/4 sqrt(N T).
+    gap : e in [0, 1/2). Losses are 0 or 1: mean 1/2 - e for the good drafter, 1/2 for the others. The worst place
+    costs at least the average. May be negative; with e = (1 - 1/N)/2 sqrt(N/T) it is about (1 - 1/N)^2/4 sqrt(N T).
 
     Proof. Compare with all means 1/2, under which i is played n_i times in expectation. The learner's observations
     differ in relative entropy by n_i kl(1/2, 1/2 - e) = -n_i ln(1 - 4 e^2) / 2, so by Pinsker the expected plays of
