@@ -182,6 +182,11 @@ def optimistic(t, losses, total, weights):
     return exponential(total + guess, 2 * math.sqrt(math.log(losses.shape[1]) / (t + 1)))
 
 
+def optimistic_anytime(t, losses, total, weights):
+    variation = (np.ptp(np.diff(losses, axis=0, prepend=0.0), axis=1) ** 2).sum() if t else 0.0
+    return exponential(total + (losses[-1] if t else 0.0), 2 * math.sqrt(math.log(losses.shape[1]) / (4 + variation)))
+
+
 def leader(t, losses, total, weights):
     leaders = (total == total.min()).astype(float)
     return leaders / leaders.sum()
@@ -257,7 +262,8 @@ LEARNERS = {  # name: (weights, bound of a game with n drafters)
     "hedge, tuned": (tuned, lambda game, n: bounds.hedge(HORIZON, n)),
     "hedge": (anytime, of_facts("hedge")),
     "hedge, doubling": (doubling, lambda game, n: bounds.hedge_doubling(HORIZON, n)),
-    "optimistic-hedge": (
+    "optimistic-hedge": (optimistic_anytime, of_facts("optimistic-hedge")),
+    "optimistic-hedge, path": (
         optimistic,
         of_facts("optimistic-hedge", lambda n: 2 * np.sqrt(math.log(n) / np.arange(1, HORIZON + 1))),
     ),
@@ -292,7 +298,8 @@ def test_perturbed_leader():
     assert bounds.ftpl(300, 4) == pytest.approx(fixed[-1])
 
 
-def test_fixed_share_tracks():
+@pytest.mark.parametrize("fixed", [True, False])
+def test_fixed_share_tracks(fixed):
     n, horizon, switches = 3, 200, 4
     share = switches / (horizon - 1)
     d = (switches + 1) * math.log(n) - switches * math.log(share) - (horizon - 1 - switches) * math.log1p(-share)
@@ -306,13 +313,23 @@ def test_fixed_share_tracks():
                 loss[(t * (switches + 1) // horizon) % n] = 0.0  # one drafter a fifth of the time, then another
             own += weights @ loss
             losses.append(loss)
-            weights = weights * np.exp(-rate * loss)
-            weights = (1 - share) * weights / weights.sum() + share / n
+            weights = weights * np.exp(-(rate if fixed else 2 * math.sqrt(math.log(n * (t + 1)) / (t + 1))) * loss)
+            shared = share if fixed else 1 / (t + 2)
+            weights = (1 - shared) * weights / weights.sum() + shared / n
         least = np.zeros((switches + 1, n))  # of sequences with up to m changes that end at i
         for loss in losses:
             moved = np.vstack([np.full(n, np.inf), np.repeat(least[:-1].min(axis=1, keepdims=True), n, axis=1)])
             least = np.minimum(least, moved) + loss
-        assert own - least.min() <= bounds.fixed_share(horizon, n, switches)
+        for m in range(switches + 1):
+            facts = bounds.Facts(horizon, n, switches=m, **({"share": share, "learning_rate": rate} if fixed else {}))
+            assert own - least[: m + 1].min() <= bounds.FOR_LEARNER["fixed-share"](facts)
+
+
+def test_fixed_share_relations():
+    n, horizon, switches = 3, 200, 4
+    share = switches / (horizon - 1)
+    d = (switches + 1) * math.log(n) - switches * math.log(share) - (horizon - 1 - switches) * math.log1p(-share)
+    rate = math.sqrt(8 * d / horizon)
     assert bounds.fixed_share(horizon, n, switches) == pytest.approx(math.sqrt(horizon * d / 2))
     given_rate = bounds.fixed_share(horizon, n, switches, share=share, learning_rate=rate)
     assert given_rate == pytest.approx(bounds.fixed_share(horizon, n, switches))
@@ -482,12 +499,15 @@ class Commit(Many):
 
 
 class Eliminate(Many):
-    width = 2.0
+    delta = 0.05
 
     def pick(self, t):
-        radius = np.sqrt(self.width * math.log(self.horizon) / np.maximum(self.count, 1))
+        count = np.maximum(self.count, 1)
+        radius = np.sqrt(np.log(math.pi**2 * self.n * count**2 / (3 * self.delta)) / (2 * count))
         low = np.where(self.count > 0, self.mean() - radius, -np.inf)
-        left = (self.count == 0) | (self.mean() + radius >= low.max(axis=1, keepdims=True))
+        out = (self.count > 0) & (self.mean() + radius < low.max(axis=1, keepdims=True))
+        self.out = out if t == 0 else self.out | out
+        left = ~self.out
         return self.first_largest(np.where(left, -self.count, -np.inf))
 
 
@@ -548,7 +568,7 @@ STOCHASTIC = {
 def test_stochastic_regret_is_below_the_bound(kind):
     # the means lie far below the bounds, or for `Commit` near it (its bound is nearly an equality): 4 standard errors
     n, horizon = 4, 600
-    for gap in (0.1, 0.3):
+    for gap in (0.1, 0.5):
         best = np.full(150, 2)
         counts = plays(kind, best, 0.6, gap, n, horizon, seed=1)
         regret = gap * (horizon - counts[:, 2])
@@ -704,6 +724,10 @@ def test_queued_ucb1_stays_within_qpm_d():
         (bounds.thompson_bayes(100, 4), math.sqrt(200 * math.log(4))),
         (bounds.explore_then_commit(100, [0, 0.5], 10), 5 + 40 * math.exp(-2.5)),
         (bounds.successive_elimination(1000, [0.0, 0.0]), 0.0),
+        (bounds.successive_elimination(50, [0.0, 0.1, 0.2]), 15.0),
+        (bounds.explore_then_commit_minimax(1000, 8), 400 * math.log(1000) ** (1 / 3) + 16),
+        (bounds.tsallis_inf(100, 4, reduced_variance=True), 56 + 56 * math.log(100)),
+        (bounds.optimistic_anytime(512, 7), math.sqrt((4 + 2048) * math.log(7))),
         (bounds.lower_full(512, 7), math.sqrt(512 * math.log(7) / 2)),
         (bounds.lower_bandit(400, 4), 2.0),
         (bounds.lai_robbins(1000, [0.5, 0.5]), 0.0),
@@ -730,6 +754,9 @@ MONOTONE = [
     bounds.exp3_ix,
     bounds.tsallis_inf,
     bounds.ucb1_minimax,
+    bounds.explore_then_commit_minimax,
+    bounds.optimistic_anytime,
+    lambda T, N: bounds.fixed_share_anytime(T, N, 3),
     bounds.moss,
     bounds.thompson_gauss,
     bounds.thompson_bayes,
@@ -789,6 +816,10 @@ def test_one_drafter_has_no_regret():
         (lambda: bounds.fixed_share(10, 4, 10), "switches must.*at most 9"),
         (lambda: bounds.fixed_share(10, 4, 1, share=1.5), "share must"),
         (lambda: bounds.fixed_share(10, 4, 1, learning_rate=0), "learning_rate must"),
+        (lambda: bounds.fixed_share_anytime(10, 4, 10), "switches must.*at most 9"),
+        (lambda: bounds.optimistic_anytime(10, 4, variation=-1), "variation must"),
+        (lambda: bounds.explore_then_commit_minimax(1, 4), "T must be a whole number of at least 2"),
+        (lambda: bounds.FOR_LEARNER["explore-then-commit"](bounds.Facts(10, 4)), "explore and gaps must.*horizon must"),
         (lambda: bounds.ftl(10, 4, changes=11), "changes must"),
         (lambda: bounds.ftpl(10, 4, noise="gaussian"), "noise must be 'exponential' or 'gumbel'"),
         (lambda: bounds.exp3(10, 4, learning_rate=-1), "learning_rate must"),
@@ -802,7 +833,7 @@ def test_one_drafter_has_no_regret():
         (lambda: bounds.kl_ucb(10, [0.0, 0.2]), "means must"),
         (lambda: bounds.moss(10, 3, gaps=[0, 0.2]), "gaps must be a vector of 3"),
         (lambda: bounds.explore_then_commit(10, [0, 0.2], 6), "explore must.*at most 5"),
-        (lambda: bounds.successive_elimination(10, [0, 0.2], width=0.5), "width must be above 1/2"),
+        (lambda: bounds.successive_elimination(10, [0, 0.2], delta=1.0), "delta must be strictly"),
         (lambda: bounds.ucbspec(10, [0.5, 2.0], 4), "means must"),
         (lambda: bounds.exp3spec(10, 4, 4, best_rounds=11), "best_rounds must"),
         (lambda: bounds.bold(lambda n: n, 10, -1), "outstanding must"),
@@ -910,7 +941,8 @@ def test_bound_of_each_learner(name):
     value = entry(FACTS)
     assert type(value) is float
     assert 0 < value < math.inf
-    known = {"T": FACTS.T, "N": FACTS.N} | {fact: getattr(FACTS, fact) for fact in entry.needs}
+    least = (*entry.needs, "horizon") if name == "explore-then-commit" else entry.needs
+    known = {"T": FACTS.T, "N": FACTS.N} | {fact: getattr(FACTS, fact) for fact in least}
     assert entry(bounds.Facts(**known)) >= value * (1 - 1e-12) or name.startswith("exp3")  # fewer facts, a weaker bound
     for fact in entry.needs:
         with pytest.raises(bounds.ConditionError, match=f"{fact} must be given"):

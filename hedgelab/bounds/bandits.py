@@ -23,6 +23,7 @@ __all__ = [
     "exp3_p",
     "exp3spec",
     "explore_then_commit",
+    "explore_then_commit_minimax",
     "kl_ucb",
     "moss",
     "successive_elimination",
@@ -111,14 +112,19 @@ def exp3_p(T: int, N: int, *, delta: float | None = None) -> float:
     return 5.15 * math.sqrt(T * N * math.log(N)) + math.sqrt(T * N / math.log(N))
 
 
-@theorem("read in source", "pseudo-regret", "Zimmert and Seldin 2021, Theorem 1, importance-weighted estimates")
-def tsallis_inf(T: int, N: int) -> float:
-    """Return Tsallis-INF's bound 4 sqrt(N T) + 1, rates 2 / sqrt t; adversarial losses.
+@theorem("read in source", "pseudo-regret", "Zimmert and Seldin 2021, Theorem 1")
+def tsallis_inf(T: int, N: int, *, reduced_variance: bool = False) -> float:
+    """Return Tsallis-INF's bound for adversarial losses: 4 sqrt(N T) + 1, rates 2 / sqrt t.
+
+    reduced_variance : with its estimates and rates 4 / sqrt t, 2 sqrt(N T) + 14 N ln T + 16 (the paper prints
+        10 N ln T, its proof gives 14)
 
     >>> round(tsallis_inf(512, 7), 1)
     240.5
     """
     require(whole("T", T), whole("N", N))
+    if reduced_variance:
+        return 2 * math.sqrt(N * T) + 14 * N * math.log(T) + 16
     return 4 * math.sqrt(N * T) + 1
 
 
@@ -277,29 +283,44 @@ def explore_then_commit(T: int, gaps: ArrayLike, explore: int) -> float:
     return float(explore * gap.sum() + (T - explore * len(gap)) * (gap * np.exp(-explore * gap * gap)).sum())
 
 
-@theorem("proved here", "stochastic", "Hoeffding's inequality; the scheme of Even-Dar, Mannor and Mansour 2006")
-def successive_elimination(T: int, gaps: ArrayLike, *, width: float = 2.0) -> float:
-    r"""Return the bound of playing the drafters left in turn and dropping those that are surely worse.
+@theorem("proved here", "stochastic", "`explore_then_commit`; the rate is in Slivkins 2019")
+def explore_then_commit_minimax(T: int, N: int) -> float:
+    r"""Return the bound, for all gaps, of exploring m = ceil((T/N)^{2/3} (ln T)^{1/3}) times each.
 
-        sum_i min(16 c ln T / Delta_i + Delta_i, T Delta_i) + 2 N T^{2 - 2c} max_i Delta_i
+        2 T^{2/3} (N ln T)^{1/3} + 2N
 
-    gaps : (N,) in [0, 1], the best drafter's 0; width : c > 1/2. After n plays each, i is dropped once its mean is
-        more than 2 sqrt(c ln T / n) below the largest of those left
+    T : at least 2, known beforehand
 
-    Proof: a mean of n is off by more than r = sqrt(c ln T / n) with probability at most 2 T^{-2c}, so any of the N T
-    means is with at most 2 N T^{1 - 2c}. If none is, the best is never dropped, and i is dropped when 4 r < Delta_i,
-    after at most 16 c ln T / Delta_i^2 + 1 plays.
+    Proof: exploring costs m N at most. Let z = sqrt(ln T / m). Gaps up to z cost T z afterwards, the larger ones
+    together at most T N z exp(-m z^2) = N z, and N z <= N unless the bound is above T anyway.
+
+    >>> round(explore_then_commit_minimax(20000, 2))
+    3991
+    """
+    require(whole("T", T, 2), whole("N", N))
+    return 0.0 if N == 1 else 2 * T ** (2 / 3) * (N * math.log(T)) ** (1 / 3) + 2 * N
+
+
+@theorem("proved here", "high probability", "Hoeffding's inequality; the scheme of Even-Dar, Mannor and Mansour 2006")
+def successive_elimination(T: int, gaps: ArrayLike, *, delta: float = 0.05) -> float:
+    r"""Return the bound of playing the drafters left evenly and dropping those that are surely worse.
+
+        sum_i Delta_i min(T, min{n : 4 r(n) < Delta_i}),        r(n) = sqrt(ln(pi^2 N n^2 / (3 delta)) / (2n))
+
+    gaps : (N,) in [0, 1], the best drafter's 0; i is dropped when mean(i) + r lies below some mean(j) - r
+
+    With probability 1 - delta, on the sum of the gaps played; adding delta T bounds its expectation. Proof: a mean of
+    n is off by more than r(n) with probability at most 2 exp(-2 n r^2) = 6 delta / (pi^2 N n^2), in all delta over
+    drafters and n. If none is, the best is never dropped, and i is dropped by n plays each once 4 r(n) < Delta_i.
 
     >>> round(successive_elimination(20000, [0.0, 0.2]), 1)
-    1584.8
+    865.0
     """
-    wide = positive("width", width)
-    require(whole("T", T), gaps_of("gaps", gaps), wide._replace(what="above 1/2", right=wide.right and width > 0.5))
+    require(whole("T", T), gaps_of("gaps", gaps), probability("delta", delta))
     gap = _positive(gaps)
-    if not len(gap):
-        return 0.0
-    plays = np.minimum(16 * width * math.log(T) / gap**2 + 1, T)
-    return float((plays * gap).sum() + 2 * np.size(gaps) * T ** (2 - 2 * width) * gap.max())
+    n = np.arange(1, T + 1)
+    radius = np.sqrt(np.log(math.pi**2 * np.size(gaps) * n.astype(np.float64) ** 2 / (3 * delta)) / (2 * n))
+    return float(sum(g * (n[4 * radius < g][:1].sum() or T) for g in gap))
 
 
 def _positive(gaps: ArrayLike) -> np.ndarray:

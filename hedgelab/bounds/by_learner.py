@@ -88,8 +88,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class LearnerBound:
-    """A learner's bound: `theorem` names it in BOUNDS, `needs` the facts it cannot do without, `uses` those it can
-    use.
+    """A learner's bound: `theorem` names it in BOUNDS, it needs the facts `needs` and can use those in `uses`.
 
     Call it with Facts. Raises ConditionError naming each needed fact that is None, and horizon where it must be T.
     """
@@ -114,6 +113,29 @@ def _hedge(f: Facts) -> float:
     return float(full_information.hedge_path(f.rates, np.zeros(f.T), f.N)[-1])
 
 
+def _optimistic(f: Facts) -> float:
+    if f.ranges is None:
+        return full_information.optimistic_anytime(f.T, f.N)
+    if f.rates is None:
+        return full_information.optimistic_anytime(f.T, f.N, variation=float(np.square(f.ranges).sum()))
+    return float(full_information.optimistic_path(f.rates, f.ranges, f.N)[-1])
+
+
+def _fixed_share(f: Facts) -> float:
+    assert f.switches is not None  # LearnerBound saw to it
+    if f.share is None or f.learning_rate is None:
+        return full_information.fixed_share_anytime(f.T, f.N, f.switches)
+    return full_information.fixed_share(f.T, f.N, f.switches, share=f.share, learning_rate=f.learning_rate)
+
+
+def _commit(f: Facts) -> float:
+    if f.explore is not None and f.gaps is not None:
+        return bandits.explore_then_commit(f.T, f.gaps, f.explore)
+    if f.horizon != f.T:
+        raise ConditionError("explore and gaps must be given, or horizon must be T")
+    return bandits.explore_then_commit_minimax(f.T, f.N)
+
+
 def _exp3(f: Facts) -> float:
     if f.learning_rate is None:
         return bandits.exp3_anytime(f.T, f.N)
@@ -133,28 +155,12 @@ FOR_LEARNER: dict[str, LearnerBound] = {
     "ml-prod": LearnerBound(
         "ml_prod", lambda f: full_information.ml_prod(f.T, f.N, squares=f.squares), uses=("squares",)
     ),
-    "optimistic-hedge": LearnerBound(
-        "optimistic_path",
-        lambda f: float(full_information.optimistic_path(f.rates, f.ranges, f.N)[-1]),  # type: ignore[arg-type]
-        needs=("rates", "ranges"),
-    ),
+    "optimistic-hedge": LearnerBound("optimistic_anytime", _optimistic, uses=("rates", "ranges")),
     "fixed-share": LearnerBound(
-        "fixed_share",
-        lambda f: full_information.fixed_share(
-            f.T,
-            f.N,
-            f.switches,  # type: ignore[arg-type]
-            share=f.share,
-            learning_rate=f.learning_rate,
-        ),
-        needs=("switches", "share", "learning_rate"),
+        "fixed_share_anytime", _fixed_share, needs=("switches",), uses=("share", "learning_rate")
     ),
     "ftl": LearnerBound("ftl", lambda f: full_information.ftl(f.T, f.N, changes=f.changes), uses=("changes",)),
-    "ftpl": LearnerBound(
-        "ftpl_path",
-        lambda f: float(full_information.ftpl_path(f.rates, f.N)[-1]),  # type: ignore[arg-type]
-        needs=("rates",),
-    ),
+    "ftpl": LearnerBound("hedge_path", _hedge, uses=("rates",)),  # Gumbel noise: the law of the pick is Hedge's
     "exp3": LearnerBound("exp3_anytime", _exp3, uses=("learning_rate",)),
     "exp3-ix": LearnerBound(
         "exp3_ix", lambda f: bandits.exp3_ix(f.T, f.N, delta=f.delta, anytime=f.horizon is None), uses=("horizon",)
@@ -180,15 +186,12 @@ FOR_LEARNER: dict[str, LearnerBound] = {
         needs=("means",),
     ),
     "thompson-gauss": LearnerBound("thompson_gauss", lambda f: bandits.thompson_gauss(f.T, f.N)),
-    "explore-then-commit": LearnerBound(
-        "explore_then_commit",
-        lambda f: bandits.explore_then_commit(f.T, f.gaps, f.explore),  # type: ignore[arg-type]
-        needs=("gaps", "explore"),
-    ),
+    "explore-then-commit": LearnerBound("explore_then_commit", _commit, uses=("gaps", "explore", "horizon")),
     "successive-elimination": LearnerBound(
         "successive_elimination",
-        lambda f: bandits.successive_elimination(f.T, f.gaps),  # type: ignore[arg-type]
-        needs=("gaps", "horizon"),
+        lambda f: bandits.successive_elimination(f.T, f.gaps, delta=f.delta),  # type: ignore[arg-type]
+        needs=("gaps",),
+        uses=("delta",),
     ),
     "ucb-tuned": LearnerBound(
         "ucb_tuned",
