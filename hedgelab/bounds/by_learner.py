@@ -90,6 +90,8 @@ class Facts:
 class LearnerBound:
     """A learner's bound: `theorem` names it in BOUNDS, it needs the facts `needs` and can use those in `uses`.
 
+    `note` says what holds for this learner beyond `BOUNDS[theorem].holds`.
+
     Call it with Facts. Raises ConditionError naming each needed fact that is None, and horizon where it must be T.
     """
 
@@ -97,6 +99,7 @@ class LearnerBound:
     bound: Callable[[Facts], float]
     needs: tuple[str, ...] = ()
     uses: tuple[str, ...] = ()
+    note: str = ""
 
     def __call__(self, facts: Facts) -> float:
         problems = [f"{name} must be given" for name in self.needs if getattr(facts, name) is None]
@@ -160,7 +163,12 @@ FOR_LEARNER: dict[str, LearnerBound] = {
         "fixed_share_anytime", _fixed_share, needs=("switches",), uses=("share", "learning_rate")
     ),
     "ftl": LearnerBound("ftl", lambda f: full_information.ftl(f.T, f.N, changes=f.changes), uses=("changes",)),
-    "ftpl": LearnerBound("hedge_path", _hedge, uses=("rates",)),  # Gumbel noise: the law of the pick is Hedge's
+    "ftpl": LearnerBound(
+        "ftpl_path",
+        _hedge,  # Gumbel noise: the law of the pick is Hedge's
+        uses=("rates",),
+        note="in expectation, for losses that do not depend on this round's pick: its one-hot weights reveal it",
+    ),
     "exp3": LearnerBound("exp3_anytime", _exp3, uses=("learning_rate",)),
     "exp3-ix": LearnerBound(
         "exp3_ix", lambda f: bandits.exp3_ix(f.T, f.N, delta=f.delta, anytime=f.horizon is None), uses=("horizon",)
