@@ -4,9 +4,9 @@ Static regret R_T = sum_t <w_t, l_t> - min_i sum_t l_t(i) of the weights that we
 otherwise. T rounds, N drafters (experts, arms), losses in [0, 1]. Arguments outside a theorem's conditions raise
 `ConditionError`, which names each of them.
 
-`BOUNDS` lists every function with its status (proved here, read in source, recalled with an unconfirmed constant,
-asymptotic, order only), the regret it is about, and its source. `FOR_LEARNER` says which bound belongs to which
-registered learner and which facts of a run it needs; `NO_BOUND` says why a learner has none.
+`BOUNDS` lists every function with its status (proved here, read in source or as quoted, recalled with an unconfirmed
+constant, asymptotic, order only), the regret it is about, and its source. `FOR_LEARNER` says which bound belongs to
+which registered learner and which facts of a run it needs; `NO_BOUND` says why a learner has none.
 """
 
 from hedgelab.bounds.bandits import (

@@ -92,7 +92,7 @@ def exp3_ix(T: int, N: int, *, delta: float = 0.05, anytime: bool = False) -> fl
     return 2 * math.sqrt(2 * T * N * log_n) + (math.sqrt(T * N / (2 * log_n)) + 1) * tail
 
 
-@theorem("read in source", "high probability", "Bubeck and Cesa-Bianchi 2012, Theorems 3.2 (3.10) and 3.3 (3.17)")
+@theorem("read as quoted", "high probability", "Bubeck and Cesa-Bianchi 2012, Theorems 3.2 (3.10) and 3.3 (3.17)")
 def exp3_p(T: int, N: int, *, delta: float | None = None) -> float:
     r"""Return EXP3.P's bound on the realised regret; adversaries may be adaptive.
 
@@ -128,7 +128,7 @@ def tsallis_inf(T: int, N: int, *, reduced_variance: bool = False) -> float:
     return 4 * math.sqrt(N * T) + 1
 
 
-@theorem("read in source", "stochastic", "Auer, Cesa-Bianchi and Fischer 2002, Theorem 1")
+@theorem("read as quoted", "stochastic", "Auer, Cesa-Bianchi and Fischer 2002, Theorem 1")
 def ucb1(T: int, gaps: ArrayLike) -> float:
     """Return UCB1's bound: the sum over gaps of 8 ln T / gap, and (1 + pi^2/3) times the sum of gaps.
 
@@ -156,7 +156,7 @@ def ucb1_minimax(T: int, N: int) -> float:
     return 0.0 if N == 1 else 4 * math.sqrt(2 * N * T * math.log(T)) + (1 + math.pi**2 / 3) * N
 
 
-@theorem("read in source", "stochastic", "Bubeck and Cesa-Bianchi 2012, (2.4), alpha = 4 beta^2")
+@theorem("read as quoted", "stochastic", "Bubeck and Cesa-Bianchi 2012, (2.4), alpha = 4 beta^2")
 def ucb_tuned(T: int, gaps: ArrayLike, *, beta: float) -> float:
     r"""Return the bound of UCB with the index mean + beta sqrt(2 ln t / n).
 
@@ -241,7 +241,7 @@ def thompson_bayes(T: int, N: int) -> float:
     return math.sqrt(N * T * math.log(N) / 2)
 
 
-@theorem("read in source", "stochastic", "Lattimore and Szepesvari 2020, Theorem 9.1, at half its scale")
+@theorem("read as quoted", "stochastic", "Lattimore and Szepesvari 2020, Theorem 9.1, at half its scale")
 def moss(T: int, N: int, *, gaps: ArrayLike | None = None) -> float:
     r"""Return MOSS's bound 19.5 sqrt(N T) + sum of gaps, index mean + sqrt(max(0, ln(T / (N n))) / n), T known.
 
@@ -369,14 +369,15 @@ def ucbspec(T: int, means: ArrayLike, K: int, *, delta: float = 0.5) -> float:
     return float(cost / best)
 
 
-@theorem("read in source", "stopping time", "Hou et al. 2025 (BanditSpec), Theorem 5.3")
+@theorem("read as quoted", "stopping time", "Hou et al. 2025 (BanditSpec), Theorem 5.3")
 def exp3spec(T: int, N: int, K: int, *, best_rounds: int | None = None) -> float:
     r"""Return EXP3Spec's bound on E rounds(learner) - min_i rounds(i) when T tokens are to be committed.
 
         2K min(sqrt(T N ln N), 2 K N ln N + sqrt(best_rounds N ln N))
 
     K : draft length; best_rounds : of the best fixed drafter, none: the first term. The theorem assumes lengths fixed
-    beforehand for every drafter and round, and a learner that is almost surely slower than the best drafter.
+    beforehand for every drafter and round, and a learner that is almost surely slower than the best drafter. The
+    text at hand had lost its root signs; they are put back where 2 K times EXP3's anytime bound has them.
 
     >>> round(exp3spec(20000, 7, 7))
     7307

@@ -7,7 +7,14 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 __all__ = ["BOUNDS", "Theorem"]
 
-Status = Literal["proved here", "read in source", "recalled, unconfirmed constant", "asymptotic", "order only"]
+Status = Literal[
+    "proved here",
+    "read in source",
+    "read as quoted",  # in a text that cites it with its number
+    "recalled, unconfirmed constant",
+    "asymptotic",  # a limit, no bound at any one T
+    "order only",  # no constant is known
+]
 Holds = Literal[
     "pathwise",  # for every sequence of losses, adaptive ones too: sum <w_t, l_t> - min_i L(i)
     "expected",  # the expectation of the realised regret, adaptive adversaries too
