@@ -4,8 +4,7 @@ Draft j comes from q_j and is accepted with probability min(1, p_j(y) / q_j(y));
 p_{j+1} = (p_j - q_j)_+ normalised. When all are rejected the output comes from p_{k+1}. SpecInfer (Miao et al. 2024)
 draws the drafts i.i.d., q_j = q (unconfirmed against its text); recursive speculative decoding (Jeon et al. 2024, arXiv
 2402.14160) draws them without replacement, q_j = q without the j-1 rejected tokens, normalised. The output is always
-~ p. When q is exhausted no draft is left; samplers that then go on with other drafts (Sequoia, unconfirmed) are not
-this rule.
+~ p. When q is exhausted no draft is left; samplers that then go on with other drafts (Sequoia, unconfirmed) differ.
 
 All residuals lie on one curve. Let r_c = (p - c q)_+ and m(c) = sum_v r_c(v).
 
