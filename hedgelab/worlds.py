@@ -9,7 +9,8 @@ r"""Worlds: where the losses of the token game come from.
 Losses are a pure function of (seed, round): a block of rounds has its own generator, and the size of a block depends
 on N alone. So a short world is the beginning of a long one, and 10^8 rounds or 10^4 drafters need no more memory than
 a block. Worlds of one N and one kind of draw use the same uniforms under the same seed: comparisons over gaps, speeds
-or learners are paired. `hedgelab.pools.pool` makes traces, for the decode loop.
+or learners are paired. `hedgelab.pools.pool` makes traces for the decode loop, `hedgelab.token_worlds` models so
+small that every text can be enumerated.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from numpy.typing import ArrayLike, NDArray
 from hedgelab import adversaries
 from hedgelab.coins import uniforms
 from hedgelab.pools import pool
+from hedgelab.token_worlds import TokenWorld, accepting_for_ever, random_world, two_state_world
 
 __all__ = [
+    "TokenWorld",
     "World",
+    "accepting_for_ever",
     "alternating",
     "block",
     "breakaway",
@@ -39,7 +43,9 @@ __all__ = [
     "greedy",
     "iid",
     "pool",
+    "random_world",
     "switching",
+    "two_state_world",
 ]
 
 _LOSSES, _PLACES = 0, 1  # spawn keys: the losses of a block of rounds; where best drafters and changes lie
