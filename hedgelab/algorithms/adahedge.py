@@ -115,5 +115,5 @@ LEARNER = Learner(
     play=play,
     observe=observe,
     bound="2 sqrt(V ln N) + (4/3) ln N + 2, V the losses' variance under w",
-    reference="de Rooij, van Erven, Grunwald & Koolen 2014, Thm 6",
+    reference="de Rooij, van Erven, Grunwald & Koolen 2014; bound proved in the file",
 )
