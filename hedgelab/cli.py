@@ -354,28 +354,48 @@ def play_game(
 
 
 @app.command()
-def learners(as_json: AsJson = False) -> None:
-    """List the learners: feedback, parameters, bound, reference, file."""
-    from hedgelab.algorithms import LEARNERS
+def learners(
+    as_json: AsJson = False,
+    markdown: Annotated[bool, typer.Option(help="Print the rows of README's table.")] = False,
+) -> None:
+    """List the learners: feedback, parameters, bound and its status, reference, file."""
+    from hedgelab.algorithms import LEARNERS, MODULES
+    from hedgelab.bounds import BOUNDS, FOR_LEARNER
 
     rows = [
         {
-            "name": policy.name,
+            "name": name,
             "feedback": policy.feedback,
-            "parameters": {name: parameter.default for name, parameter in policy.parameters.items()},
+            "parameters": {key: parameter.default for key, parameter in policy.parameters.items()},
             "bound": policy.bound,
+            "status": BOUNDS[FOR_LEARNER[name].theorem].status if name in FOR_LEARNER and policy.bound else "",
             "reference": policy.reference,
-            "file": f"hedgelab/algorithms/{Path(policy.file).name}",
+            "file": f"hedgelab/algorithms/{Path(MODULES[name].__file__ or '').name}",
         }
-        for policy in LEARNERS.values()
+        for name, policy in LEARNERS.items()
     ]
     if as_json:
         print(json.dumps(rows, indent=1))
         return
+    if markdown:
+        for row in rows:
+            file = str(row["file"]).rpartition("/")[2]
+            bound = str(row["bound"]).replace("*", "\\*").replace("|", "\\|")
+            print(f"| `{row['name']}` | {row['feedback']} | {bound} | {row['reference']} | `{file}` |")
+        return
     table = Table()
-    for heading in ("name", "feedback", "parameters", "bound on regret", "reference", "file"):
-        table.add_column(heading, no_wrap=heading in ("name", "file"))
+    for heading in (
+        "name",
+        "feedback",
+        "parameters",
+        "bound on regret",
+        "its status",
+        "reference",
+        "hedgelab/algorithms",
+    ):
+        table.add_column(heading, no_wrap=heading == "name", overflow="fold")
     for row in rows:
+        row["file"] = str(row["file"]).rpartition("/")[2]
         table.add_row(*(_escaped(_words(value)) for value in row.values()))
     _console().print(table)
 

@@ -34,6 +34,17 @@ def test_your_own_learner(tmp_path):
     assert results[0] == results[1]  # the decorator changes speed alone
 
 
-def test_every_learner_has_its_row():
-    for name in hl.learners():
-        assert re.search(rf"^\|.*`{name}`.*\|", README, re.MULTILINE), name
+def test_the_table_is_the_registry():
+    result = CliRunner().invoke(app, ["learners", "--markdown"])
+    assert result.exit_code == 0
+    rows = result.stdout.splitlines()
+    assert len(rows) == len(hl.learners())
+    assert "\n".join(rows) in README
+
+
+def test_the_theorems_game(capsys):
+    exec(compile(BLOCKS[2], "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    regret = {line.split()[0]: float(line.split()[2]) for line in lines[:4]}
+    assert max(regret["hedge"], regret["normalhedge"]) < regret["moss"] < regret["ucb1"]
+    assert "no bound is proved" in lines[4]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from hedgelab.algorithms import (
     adahedge,
     adanormalhedge,
@@ -37,10 +39,10 @@ from hedgelab.algorithms import (
 )
 from hedgelab.contract import Learner
 
-__all__ = ["LEARNERS", "learner", "learners"]
+__all__ = ["LEARNERS", "MODULES", "learner", "learners"]
 
-LEARNERS: dict[str, Learner] = {
-    module.LEARNER.name: module.LEARNER
+MODULES: dict[str, ModuleType] = {
+    module.LEARNER.name: module
     for module in (
         hedge,
         normalhedge,
@@ -75,6 +77,7 @@ LEARNERS: dict[str, Learner] = {
         fixed,
     )
 }
+LEARNERS: dict[str, Learner] = {name: module.LEARNER for name, module in MODULES.items()}
 
 
 def learners() -> tuple[str, ...]:

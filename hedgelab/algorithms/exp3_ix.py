@@ -15,9 +15,9 @@ of the picks is at most
 because, (i) exponential weights give sum <w, lhat> - Lhat(j) <= ln N / eta_T + sum_t (eta_t / 2) sum_i lhat_t(i);
 (ii) l(I) = <w, lhat> + gamma sum_i lhat(i); (iii) sum_t a_t sum_i (lhat - l) <= ln(1/delta) with probability
 1 - delta for 0 <= a_t <= 2 gamma_t (Neu's Lemma 1), used with a = eta and with a = 2 gamma_T for each of N drafters;
-then sum_t 1 / sqrt t <= 2 sqrt T. The published statement is Theorem 1; its factor in front of ln(2/delta) was not
-compared. Integrating over delta gives the expected regret, with 1 + ln 2 for ln(2 / delta). Under delay no bound is
-proved here.
+then sum_t 1 / sqrt t <= 2 sqrt T. The published statement is Theorem 1 (number recalled, unconfirmed); its factor in
+front of ln(2/delta) was not compared. Integrating over delta gives the expected regret, with 1 + ln 2 for ln(2 /
+delta). Under delay no bound is proved here.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ rewards than the best one with probability at most exp(-m gap(i)^2), so the expe
 
     sum_i gap(i) (m + T exp(-m gap(i)^2))
 
-(Lattimore and Szepesvari 2020, Theorem 6.1, there for unit sub-Gaussian rewards). With a `horizon` T and no `rounds`
-m = ceil((T / N)^(2/3) (ln T)^(1/3)). After committing, gaps below z = sqrt(ln T / m) cost at most z a round, those
-above it together N z exp(-m z^2) = N z / T, so whatever the gaps, for T >= 2, the regret is at most
+(Lattimore and Szepesvari 2020, Theorem 6.1, number unconfirmed, there for unit sub-Gaussian rewards). With a
+`horizon` T and no `rounds` m = ceil((T / N)^(2/3) (ln T)^(1/3)). After committing, gaps below z = sqrt(ln T / m) cost
+at most z a round, those above it together N z exp(-m z^2) = N z / T, so whatever the gaps, for T >= 2, the regret is
+at most
 
     2 T^(2/3) (N ln T)^(1/3) + 2 N
 

@@ -4,8 +4,9 @@ r"""KL-UCB: the largest mean reward that the drafter's rewards do not yet rule o
     kl(p, q) = p ln(p / q) + (1 - p) ln((1 - p) / (1 - q))
 
 Garivier and Cappe 2011, t = 1 + losses seen the coming round. Their theorems have c = 3; c = 0 is what they advise in
-practice and the default. On Bernoulli rewards the leading term gap_i ln T / kl(mean_i, best mean) is the lower bound of
-Lai and Robbins 1985; on any rewards in [0, 1] it is, by Pinsker's inequality, at most ln T / (2 gap_i).
+practice and the default (theorem numbers and advice recalled, unconfirmed). On Bernoulli rewards the leading term
+gap_i ln T / kl(mean_i, best mean) is the lower bound of Lai and Robbins 1985; on any rewards in [0, 1] it is, by
+Pinsker's inequality, at most ln T / (2 gap_i).
 
 Computed in losses, where kl(1 - p, 1 - q) = kl(p, q) makes the index the *smallest* mean loss that is not ruled out: an
 index that differs from 1 by less than rounding can still be told from its neighbours. Equal mean and count give equal

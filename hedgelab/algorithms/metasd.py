@@ -17,6 +17,6 @@ LEARNER = replace(
     ucb_tuned.LEARNER,
     name="metasd",
     parameters={"beta": Parameter(1.0, "factor of UCB1's width", low=1e-9)},
-    bound="O(ln B) more rounds than the best drafter's, B tokens, stationary means",
+    bound="as ucb-tuned; the paper's: O(ln B) more rounds for B tokens, stationary means",
     reference="Kim, Jung & Yun 2026, arXiv 2604.05417",
 )

@@ -11,7 +11,7 @@ weights that were played. Regret to drafter i, without delay, at most
 Proof. ln W / eta adds ln(1 + eta r) / eta >= r - eta r^2 a round (eta r >= -1/2), so R <= sum eta r^2 + ln N / eta_1 +
 ln W_{T+1} / eta_{T+1}. The first sum is at most 2 sqrt(V ln N), because 1 + V_{t-1} >= V_t. sum_i W grows only through
 the powers, since sum eta W r = 0: x^a <= x + 1 - a for a <= 1, and the 1 - a of a drafter sum to at most ln(eta_1 /
-eta_{T+1}) <= ln(1 + T) / 2. The paper's own bound (Corollary 4) has other constants.
+eta_{T+1}) <= ln(1 + T) / 2. The paper's own bound (Corollary 4, number unconfirmed) has other constants.
 
 W is kept as a logarithm.
 """
