@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # numba's own threads are not used; torch's are kept to the cores there are
 WORKERS ?= 2
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-nojit lint bench clean
 
 demo: $(VENV)/core.done
 	$(BIN)/hedgelab demo
@@ -15,6 +15,12 @@ demo: $(VENV)/core.done
 test: $(VENV)/full.done
 	$(BIN)/python -m traces fetch
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# the kernels as plain Python: engines, learners, estimators, oracles, on small sizes
+UNCOMPILED := acceptance bandits bounds contest contributing decode_replay delays exact_law full_information indices kernels \
+	learners lengths metrics oracles regret regret_bounds token_game token_worlds worlds
+test-nojit: $(VENV)/full.done
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(UNCOMPILED:%=tests/test_%.py)
 
 lint: $(VENV)/full.done
 	$(BIN)/ruff check .

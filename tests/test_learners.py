@@ -2,7 +2,6 @@
 
 import math
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,14 +13,9 @@ from experiments import twins
 from hedgelab._jit import uncompiled
 from hedgelab.algorithms import LEARNERS, learner, learners
 from hedgelab.contract import Learner, Parameter
+from tests.sizes import JIT_OFF, few, needs_jit
 
 NOTHING = np.empty(0)
-JIT_OFF = bool(numba.config.DISABLE_JIT)
-
-
-def small(rounds):
-    """Fewer rounds where nothing is compiled."""
-    return min(rounds, 200) if JIT_OFF else rounds
 
 
 class Game:
@@ -67,7 +61,7 @@ STREAMS = {
 def test_distribution_is_on_the_simplex_and_equals_plain_python(name, n, rounds):
     for make in STREAMS.values():
         rng = np.random.default_rng(1)
-        losses = make(rng, rounds, n)
+        losses = make(rng, few(rounds, max(2, rounds // 10)), n)
         compiled = Game(learner(name), n)
         plain = Game(learner(name), n, jit=False) if n < 1000 else None
         for row in losses:
@@ -90,7 +84,7 @@ def phases(rng, rounds, n):
 @pytest.mark.parametrize("name", learners())
 @pytest.mark.parametrize(("n", "rounds"), [(1, 10_000), (2, 1_000_000), (8, 1_000_000), (4096, 1000)])
 def test_a_long_game_stays_on_the_simplex(name, n, rounds):
-    game = hl.play(phases(np.random.default_rng(2), small(rounds), n), name, record=True)
+    game = hl.play(phases(np.random.default_rng(2), few(rounds, min(rounds, max(4, 800 // n))), n), name, record=True)
     assert game.probs.min() >= 0
     assert np.abs(game.probs.sum(axis=1) - 1.0).max() < 1e-12 * max(1, n / 100)
     assert np.isfinite(game.regret_at).all()
@@ -111,7 +105,7 @@ def test_same_seed_same_picks_and_the_future_changes_none(name):
             assert before[: start + 1].tolist() == after[: start + 1].tolist()
 
 
-@pytest.mark.skipif(JIT_OFF, reason="nothing is compiled")
+@needs_jit
 def test_no_recompilation_on_the_second_call():
     losses = np.random.default_rng(4).random((20, 3))
     trace = hl.sample_trace("greedy").select([0])
@@ -129,7 +123,7 @@ def test_no_recompilation_on_the_second_call():
 
 
 @pytest.mark.parametrize("name", learners())
-@settings(max_examples=50)
+@settings(max_examples=few(50, 5))
 @given(
     n=st.integers(1, 9),
     seed=st.integers(0, 2**32 - 1),
@@ -196,7 +190,7 @@ def test_normalhedge_solves_its_equation():
     for n in (2, 7, 300):
         game = Game(learner("normalhedge"), n)
         worst = 0.0
-        for t in range(1500):
+        for t in range(few(1500, 100)):
             probs = game.play()
             regret = np.maximum(game.state[0], 0.0)
             if regret.max() > 0:
@@ -215,12 +209,12 @@ def test_hedge_does_not_underflow():
     for play_between in (True, False):
         game = Game(learner("hedge", learning_rate=0.05), 3)
         probs = game.play()
-        for _ in range(100_000):
+        for _ in range(few(100_000, 10_000)):
             game.observe(probs, 0, np.array([1.0, 1.0, 0.9]))
             if play_between:
                 probs = game.play()
         probs = game.play()
-        assert probs[:2].tolist() == [pytest.approx(math.exp(-0.05 * 10_000), rel=1e-6)] * 2
+        assert probs[:2].tolist() == [pytest.approx(math.exp(-0.05 * few(10_000, 1000)), rel=1e-6)] * 2
         assert probs[2] == pytest.approx(1.0)
 
 

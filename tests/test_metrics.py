@@ -5,6 +5,7 @@ import pytest
 
 import hedgelab as hl
 from hedgelab.metrics import METRICS, RoundLog, accepted_prefix
+from tests.sizes import large
 
 
 def value(name, log):
@@ -60,6 +61,7 @@ def test_a6_matches_after_a_rejection_do_not_count():
     assert hl.replay(trace, "fixed").accepted.tolist() == [1, 1]
 
 
+@large
 def test_a7_constant_acceptance():
     rows = 300_000
     alpha = np.full((rows, 1), 0.8)

@@ -19,8 +19,10 @@ import pytest
 import hedgelab as hl
 from hedgelab import bounds, delays, worlds
 from hedgelab.contract import Learner
+from tests.sizes import few, large
 
-T = 1500
+T = few(1500, 120)
+SEEDS = few(12, 3)
 
 
 def oblivious(t, n):
@@ -48,11 +50,20 @@ def of_kind(*kinds):
     return [name for name, entry in bounds.FOR_LEARNER.items() if bounds.BOUNDS[entry.theorem].holds in kinds]
 
 
+NO_NUMBER = ("asymptotic", "order only")  # statuses of bounds that no finite game can exceed
+
+
 def rates_of(name, t, n):
     """The learning rates of a learner whose bound asks for them."""
     return 2.0 * np.sqrt(np.log(n) / np.arange(1, t + 1)) if name in ("hedge", "ftpl") else None
 
 
+# metasd-onpath is metasd here: another reward makes it another learner in decoding alone
+STOCHASTIC = [
+    name
+    for name in of_kind("stochastic")
+    if name != "metasd-onpath" and bounds.BOUNDS[bounds.FOR_LEARNER[name].theorem].status not in NO_NUMBER
+]
 PATHWISE = [name for name in of_kind("pathwise") if name not in ("ftpl", "fixed-share")]
 
 
@@ -90,7 +101,7 @@ def test_bounds_in_expectation(name, n):
     bound = bounds.FOR_LEARNER[name](bounds.Facts(T, n, rates=rates_of(name, T, n)))
     for label, world in oblivious(T, n).items():
         losses = world.array(seed=1)  # fixed; the policy's seeds vary
-        mean, error = mean_and_error([hl.play(losses, name, seed=seed).regret for seed in range(12)])
+        mean, error = mean_and_error([hl.play(losses, name, seed=seed).regret for seed in range(SEEDS)])
         assert mean <= bound + 4 * error, label
 
 
@@ -104,7 +115,7 @@ def test_bounds_with_high_probability(name, n):
         stochastic = name == "successive-elimination"
         if stochastic and label not in ("gap", "small gap"):
             continue
-        for seed in range(12):
+        for seed in range(SEEDS):
             game = hl.play(world, hl.learner(name, **options), seed=seed)
             if stochastic:
                 means = world.mean_losses(seed, 0, 1)[0]
@@ -118,13 +129,10 @@ def test_bounds_with_high_probability(name, n):
 
 
 @pytest.mark.parametrize("n", [2, 8])
-@pytest.mark.parametrize("name", [name for name in of_kind("stochastic") if name != "metasd-onpath"])
+@pytest.mark.parametrize("name", STOCHASTIC)
 def test_stochastic_bounds(name, n):
-    # metasd-onpath is metasd here: another reward makes it another learner in decoding alone
     entry = bounds.FOR_LEARNER[name]
-    if bounds.BOUNDS[entry.theorem].status in ("asymptotic", "order only"):
-        pytest.skip(f"{entry.theorem} is {bounds.BOUNDS[entry.theorem].status}: no number to stay below")
-    t = 4000
+    t = few(4000, 150)
     options = {
         "moss": {"horizon": t},
         "ucb-tuned": {"beta": 1.0},
@@ -145,7 +153,7 @@ def test_stochastic_bounds(name, n):
         )
         regrets = [
             float(gaps[hl.play(worlds.iid(t, means), hl.learner(name, **options), seed=seed).picks].sum())
-            for seed in range(12)
+            for seed in range(SEEDS)
         ]
         mean, error = mean_and_error(regrets)
         assert 0 < mean <= entry(facts) + 4 * error, gap
@@ -154,7 +162,7 @@ def test_stochastic_bounds(name, n):
 @pytest.mark.parametrize("name", of_kind("stopping time"))
 def test_bounds_on_rounds_of_decoding(name):
     # one long text, drafters whose acceptance is the same at every row: the selectors' stationary world
-    k, n, rows = 4, 4, 6000
+    k, n, rows = 4, 4, few(6000, 400)
     accept = np.linspace(0.3, 0.8, n)
     alpha = np.broadcast_to(accept, (rows, n))
     trace = hl.Trace.from_arrays(
@@ -167,7 +175,7 @@ def test_bounds_on_rounds_of_decoding(name):
         k=k,
     )
     best = hl.oracles.expected_fixed_rounds(trace).overall.sum()
-    excess = [hl.replay(trace, name, replicate=i).rounds - best for i in range(12)]
+    excess = [hl.replay(trace, name, replicate=i).rounds - best for i in range(SEEDS)]
     facts = bounds.Facts(rows, n, K=k, lengths=sum(np.minimum(1, accept**m) for m in range(k + 1)))
     mean, error = mean_and_error(excess)
     assert 0 < mean <= bounds.FOR_LEARNER[name](facts) + 4 * error
@@ -229,7 +237,7 @@ def drafters_of(rows, n, k, seed):
 @pytest.mark.parametrize("mode", ["queue", "padded"])
 @pytest.mark.parametrize("n", [2, 12])
 def test_both_objectives_of_a_decode_loop(objective, mode, n):
-    k, rows = 5, 1200
+    k, rows = 5, few(1200, 200)
     trace = drafters_of(rows, n, k, seed=n)
     plays = rows - k + 1 if objective == "length" else rows
     width = hl.feedback.loss_range(objective, k)
@@ -254,6 +262,7 @@ def test_both_objectives_of_a_decode_loop(objective, mode, n):
 # ------------------------------------------------------------------ known values
 
 
+@large
 @pytest.mark.parametrize("name", ["hedge", "normalhedge", "adahedge", "squint", "uniform"])
 @pytest.mark.parametrize("n", [2, 16])
 def test_fair_coins_separate_nobody(name, n):
@@ -272,13 +281,13 @@ def test_fair_coins_separate_nobody(name, n):
 def test_bandit_lower_bound_on_its_own_instance(name, n):
     # one good drafter out of n, at the gap of the theorem, its place uniform: no learner's mean regret is below
     # sqrt(NT) / 20
-    rounds = 1000
+    rounds = few(1000, 100)
     gap = min(0.25 * math.sqrt(n / rounds), 0.25)
     regrets = []
     for place in range(n):
         means = np.full(n, 0.5)
         means[place] -= gap
-        for seed in range(40 // n):
+        for seed in range(few(40, 8) // n):
             picks = hl.play(worlds.iid(rounds, means), name, seed=seed, times=[rounds]).picks
             regrets.append(gap * float((picks != place).sum()))
     mean, error = mean_and_error(regrets)

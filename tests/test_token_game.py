@@ -13,6 +13,7 @@ from experiments import twins
 from experiments.twins import game as twin_game
 from hedgelab import delays, worlds
 from hedgelab.token_game import log_times
+from tests.sizes import few
 
 DELAYS = {
     "none": lambda rng, t: 0,
@@ -24,7 +25,7 @@ DELAYS = {
 
 
 @pytest.mark.parametrize("name", hl.learners())
-@settings(max_examples=40)
+@settings(max_examples=few(40, 5))
 @given(
     world=st.integers(0, 2**32 - 1),
     kind=st.sampled_from(sorted(DELAYS)),
