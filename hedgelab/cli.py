@@ -89,7 +89,7 @@ def _open(name: str) -> Trace:
 
 def _folder(name: str) -> Path:
     """Return a trace's folder, from its path or from the name of a bundled one."""
-    from hedgelab.manifest import MANIFEST
+    from hedgelab.storage.manifest import MANIFEST
 
     bundled = Path(__file__).resolve().parent / "data" / name
     return bundled if (bundled / MANIFEST).exists() and not (Path(name) / MANIFEST).exists() else Path(name)
@@ -452,7 +452,7 @@ def show(trace: TraceArgument, as_json: AsJson = False) -> None:
 @trace_app.command("check")
 def check(trace: TraceArgument) -> None:
     """Check every byte of a trace; list all problems, and end with status 1 if there are any."""
-    from hedgelab.checking import check_trace
+    from hedgelab.storage.checking import check_trace
 
     folder = _folder(trace)
     with _plain_errors():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hedgelab._jit import kernel
 
-__all__ = ["lane_dot", "lane_max", "lane_min", "lane_moments", "lane_sum"]
+__all__ = ["lane_dot", "lane_max", "lane_min", "lane_moments", "lane_sum", "normalise"]
 
 
 @kernel
@@ -29,6 +29,14 @@ def lane_sum(x):
     for i in range(whole, n):
         s0 += x[i]
     return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+
+
+@kernel
+def normalise(x):
+    """Divide x (n,) by its sum, which must not be 0."""
+    scale = 1.0 / lane_sum(x)
+    for i in range(x.shape[0]):
+        x[i] *= scale
 
 
 @kernel

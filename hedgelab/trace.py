@@ -1,9 +1,9 @@
 """A trace: one verified target path per prompt, every drafter scored on it. Immutable, read through memory maps.
 
-On disk a trace is a folder: `manifest.json` (see hedgelab.manifest), safetensors shards (columns and encodings in
-hedgelab.columns) and, outside the trace's hash, `measured.json` with what changes from run to run. `open_trace` checks
-manifest, names, sizes, headers, dtypes and shapes, without reading columns; `Trace.validate_values` checks the values;
-`hedgelab.checking.check_trace` also hashes every byte.
+On disk a trace is a folder: `manifest.json` (see hedgelab.storage.manifest), safetensors shards (columns and
+encodings in hedgelab.storage.columns) and, outside the trace's hash, `measured.json` with what changes from run to
+run. `open_trace` checks manifest, names, sizes, headers, dtypes and shapes, without reading columns;
+`Trace.validate_values` checks the values; `hedgelab.storage.checking.check_trace` also hashes every byte.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hedgelab.blocks import Block, Part
-from hedgelab.columns import COLUMNS, RAGGED, STOPS
-from hedgelab.errors import TraceError
-from hedgelab.manifest import FORMAT_VERSION, MANIFEST, MEASURED, Manifest
-from hedgelab.selection import Selection, frozen
-from hedgelab.shards import expected_columns, open_shard, read_file
-from hedgelab.typed_json import to_document, unseal
+from hedgelab.storage.blocks import Block, Part
+from hedgelab.storage.columns import COLUMNS, RAGGED, STOPS
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import FORMAT_VERSION, MANIFEST, MEASURED, Manifest
+from hedgelab.storage.selection import Selection, frozen
+from hedgelab.storage.shards import expected_columns, open_shard, read_file
+from hedgelab.storage.typed_json import to_document, unseal
 
 __all__ = ["ENGINE_COLUMNS", "FORMAT_VERSION", "Part", "Trace", "TraceError", "open_trace", "sample_trace"]
 
@@ -234,7 +234,7 @@ class Trace:
         return self.column("target_top2_margin")
 
     def column(self, name: str) -> NDArray:
-        """Return a column of `hedgelab.columns.COLUMNS`, decoded, for these sequences.
+        """Return a column of `hedgelab.storage.columns.COLUMNS`, decoded, for these sequences.
 
         One entry a row: a view where the rows lie in one piece, else gathered. `logit_row` counts in the rows of this
         trace. TraceError where there is no such column.
@@ -310,7 +310,7 @@ class Trace:
 
     def check(self) -> list[str]:
         """Return everything that is wrong with the whole trace on disk, see `checking.check_trace`, or in memory."""
-        from hedgelab.checking import check_trace  # it opens traces
+        from hedgelab.storage.checking import check_trace  # it opens traces
 
         return list(self._value_problems()) if self.folder is None else check_trace(self.folder)
 
@@ -358,7 +358,7 @@ class Trace:
         The manifest's settings name the trace that it was cut from. TraceError for a folder that is not empty,
         sequences that repeat, and values that an encoding can't hold.
         """
-        from hedgelab.cutting import save_trace  # it opens traces
+        from hedgelab.storage.cutting import save_trace  # it opens traces
 
         return save_trace(self, folder, encodings=encodings, rows_per_shard=rows_per_shard, logits=logits)
 
@@ -391,7 +391,7 @@ class Trace:
         >>> trace.alpha.shape
         (2, 1, 2)
         """
-        from hedgelab.arrays import trace_from_arrays  # it makes traces
+        from hedgelab.storage.arrays import trace_from_arrays  # it makes traces
 
         return trace_from_arrays(
             token, alpha, gamma, offsets, domains, drafters, k, feedback, proposed, confidence, sequence_id, depths

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from hedgelab.columns import ENCODED
-from hedgelab.manifest import PATHS, RULES, Drafter, Dropped, Manifest, Model, Processing
+from hedgelab.storage.columns import ENCODED
+from hedgelab.storage.manifest import PATHS, RULES, Drafter, Dropped, Manifest, Model, Processing
 from hedgelab.trace import Trace
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8).filter(str.strip)

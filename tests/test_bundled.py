@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hedgelab as hl
-from hedgelab.checking import check_trace
+from hedgelab.storage.checking import check_trace
 
 DATA = Path(hl.__file__).parent / "data"
 NAMES = ("t06", "greedy", "logits")

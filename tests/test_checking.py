@@ -14,12 +14,12 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgelab.checking import check_trace
-from hedgelab.errors import TraceError
-from hedgelab.manifest import Manifest
-from hedgelab.shards import parse_header
+from hedgelab.storage.checking import check_trace
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import Manifest
+from hedgelab.storage.shards import parse_header
+from hedgelab.storage.typed_json import seal
 from hedgelab.trace import open_trace
-from hedgelab.typed_json import seal
 from tests.strategies import a_manifest
 from tests.test_recording import record, two_shards
 

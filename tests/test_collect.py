@@ -522,7 +522,7 @@ def test_killed_anywhere_and_resumed_equals_uninterrupted(home, tmp_path):
         """
         import os, signal, sys
         from pathlib import Path
-        import hedgelab.recording, hedgelab.shards, traces.collect as collecting
+        import hedgelab.storage.recording, hedgelab.storage.shards, traces.collect as collecting
         import torch
         from tests.test_collect import config_of, EVERY
         torch.set_num_threads(1)

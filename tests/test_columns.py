@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hedgelab.columns import COLUMNS, ENCODED, decode, encode, shape_of, stored_as
+from hedgelab.storage.columns import COLUMNS, ENCODED, decode, encode, shape_of, stored_as
 
 shapes = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=6)
 unit = st.floats(0, 1, width=32) | st.sampled_from([0.0, 1.0, float("nan")])

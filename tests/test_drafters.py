@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hedgelab.manifest import Processing
+from hedgelab.storage.manifest import Processing
 from tests.strategies_recording import NaiveNGram, naive_lookup, tiny_checkpoint
 from traces.drafters import KINDS, Surroundings
 from traces.drafters.base import PAD, DrafterError, Prefix, pad_left

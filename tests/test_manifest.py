@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgelab.errors import TraceError
-from hedgelab.manifest import Dropped, Manifest, Shard
-from hedgelab.typed_json import load_strict, seal, to_document, unseal
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import Dropped, Manifest, Shard
+from hedgelab.storage.typed_json import load_strict, seal, to_document, unseal
 from tests.strategies import a_manifest, json_values, manifests
 
 SHARD = Shard("shard-00000.safetensors", 7, 2, "ab" * 32, 900, 1, (Dropped("p9", "NaN logits"),))

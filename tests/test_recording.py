@@ -14,11 +14,11 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgelab.checking import check_trace
-from hedgelab.columns import COLUMNS
-from hedgelab.errors import TraceError
-from hedgelab.manifest import Dropped, Manifest
-from hedgelab.recording import TraceWriter
+from hedgelab.storage.checking import check_trace
+from hedgelab.storage.columns import COLUMNS
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import Dropped, Manifest
+from hedgelab.storage.recording import TraceWriter
 from hedgelab.trace import open_trace
 from tests.strategies import a_manifest, dropped_records, recordings, shard_columns
 
@@ -371,10 +371,10 @@ def test_a_damaged_shard_is_recorded_anew(tmp_path):
 _KILLED = textwrap.dedent("""
     import os, signal, stat, sys
     from pathlib import Path
-    import hedgelab.shards
-    from hedgelab.checking import check_trace
-    from hedgelab.errors import TraceError
-    from hedgelab.recording import TraceWriter
+    import hedgelab.storage.shards
+    from hedgelab.storage.checking import check_trace
+    from hedgelab.storage.errors import TraceError
+    from hedgelab.storage.recording import TraceWriter
     from hedgelab.trace import open_trace
     from tests.strategies import a_manifest
     from tests.test_recording import contents, record, two_shards

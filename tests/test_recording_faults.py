@@ -167,7 +167,7 @@ def test_out_of_space_or_rights_is_said_in_one_line(home, tmp_path, monkeypatch)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("hedgelab.recording.TraceWriter.write", full)
+        patch.setattr("hedgelab.storage.recording.TraceWriter.write", full)
         result = CliRunner().invoke(app, ["collect", str(home / "c.yaml"), "--out", str(tmp_path / "out")])
     assert result.exit_code == 1
     assert "No space left on device" in result.stderr

@@ -8,7 +8,7 @@ import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from hedgelab.manifest import Processing
+from hedgelab.storage.manifest import Processing
 from tests.strategies_recording import logit_rows, naive_alpha_gamma, naive_law, processings
 from traces.acceptance import alpha_gamma, deep_alpha_gamma
 from traces.sampling import (

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hedgelab.trace
-from hedgelab.checking import check_trace
-from hedgelab.columns import ENCODED
-from hedgelab.errors import TraceError
-from hedgelab.manifest import Drafter, Processing, Shard
+from hedgelab.storage.checking import check_trace
+from hedgelab.storage.columns import ENCODED
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import Drafter, Processing, Shard
 from hedgelab.trace import Trace, open_trace, sample_trace
 from tests.strategies import a_manifest, recordings, trace_arguments, traces
 from tests.test_recording import record, two_shards
@@ -511,7 +511,7 @@ def test_validation_streams_and_is_cached(tmp_path, monkeypatch):
         tracemalloc.stop()
     assert peak < 2**21  # of 32 MB
     calls = []
-    monkeypatch.setattr("hedgelab.blocks.value_problems", lambda *arguments: calls.append(arguments) or [])
+    monkeypatch.setattr("hedgelab.storage.blocks.value_problems", lambda *arguments: calls.append(arguments) or [])
     trace.validate_values()
     trace.select([0, 0]).validate_values()
     assert calls == []

@@ -47,7 +47,7 @@ def texts(
     out: Annotated[Path, typer.Argument(help="file to write")],
 ) -> None:
     """Write the token ids of a trace alone: what n-gram drafters are counted from."""
-    from hedgelab.errors import TraceError
+    from hedgelab.storage.errors import TraceError
     from traces.texts import Texts, TextsError
 
     try:
@@ -73,7 +73,7 @@ def collect(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from hedgelab.errors import TraceError
+    from hedgelab.storage.errors import TraceError
     from traces.collect import CollectError, Summary
     from traces.collect import collect as record
     from traces.config import ConfigError, load_config
@@ -122,7 +122,7 @@ def collect(
 @app.command()
 def card(traces: Annotated[list[Path], typer.Argument(help="trace folders")]) -> None:
     """Print the tables of a trace card as Markdown: texts, cuts, drops, and every drafter in every domain."""
-    from hedgelab.errors import TraceError
+    from hedgelab.storage.errors import TraceError
     from hedgelab.trace import open_trace
     from traces.card import card as tables
 

@@ -17,7 +17,7 @@ def alpha_gamma(target: Dense | OneHot, draft: Law, token: Tensor) -> tuple[Tens
     that proposes nothing (`OneHot` token -1) has both 0. Source: Leviathan, Kalman, Matias 2023, "Fast inference from
     transformers via speculative decoding", section 3.
 
-    >>> from hedgelab.manifest import Processing
+    >>> from hedgelab.storage.manifest import Processing
     >>> from traces.sampling import process
     >>> p = process(torch.tensor([[0.6, 0.2, 0.1, 0.1]]).log(), Processing(1.0))
     >>> q = process(torch.tensor([[0.7, 0.2, 0.05, 0.05]]).log(), Processing(1.0))

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from hedgelab.coins import TARGET, uniforms
-from hedgelab.columns import STOPS
-from hedgelab.manifest import FORMAT_VERSION, Dropped, Manifest
-from hedgelab.recording import TraceWriter
+from hedgelab.storage.columns import STOPS
+from hedgelab.storage.manifest import FORMAT_VERSION, Dropped, Manifest
+from hedgelab.storage.recording import TraceWriter
 from traces.acceptance import alpha_gamma, deep_alpha_gamma
 from traces.config import Config, ConfigError, options_of
 from traces.drafters import KINDS, Surroundings

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import yaml
 
-from hedgelab.columns import COLUMNS, ENCODED
-from hedgelab.manifest import Processing
-from hedgelab.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, to_document
+from hedgelab.storage.columns import COLUMNS, ENCODED
+from hedgelab.storage.manifest import Processing
+from hedgelab.storage.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, to_document
 from traces.drafters import KINDS
 from traces.prompts import DOMAINS, FORMATS, SPLITS
 from traces.targets import PACKAGED

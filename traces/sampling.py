@@ -13,7 +13,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from hedgelab.manifest import Processing
+from hedgelab.storage.manifest import Processing
 
 __all__ = [
     "Dense",

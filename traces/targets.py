@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from hedgelab.manifest import Model
+from hedgelab.storage.manifest import Model
 
 __all__ = ["DTYPES", "PACKAGED", "Target", "TargetError", "cache_folder", "fetch", "load_target", "tokenizer_hash"]
 

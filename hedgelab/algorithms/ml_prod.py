@@ -24,7 +24,7 @@ import numpy as np
 
 from hedgelab._jit import kernel
 from hedgelab.contract import Learner
-from hedgelab.lanes import lane_dot, lane_max, lane_sum
+from hedgelab.lanes import lane_dot, lane_max, normalise
 from hedgelab.special import vlog1p
 from hedgelab.vexp import vexp
 
@@ -55,9 +55,7 @@ def play(params, state, context, rng, probs):
     top = lane_max(log_weight)
     for i in range(n):
         probs[i] = rate[i] * vexp(log_weight[i] - top)
-    scale = 1.0 / lane_sum(probs)
-    for i in range(n):
-        probs[i] *= scale
+    normalise(probs)
 
 
 @kernel

@@ -21,7 +21,7 @@ import numpy as np
 
 from hedgelab._jit import kernel
 from hedgelab.contract import Learner
-from hedgelab.lanes import lane_dot, lane_max, lane_sum
+from hedgelab.lanes import lane_dot, lane_max, normalise
 from hedgelab.vexp import vexp
 
 _REGRET = 0  # R
@@ -71,6 +71,16 @@ def moments(weight, square):
 
 
 @kernel
+def slope_weights(weight, square, step, probs):
+    """Write w ∝ sqrt(q) exp((u + step) q) into `probs`, from weight = exp(u q), square = q; |step q| small."""
+    for i in range(probs.shape[0]):
+        z = step * square[i]
+        correction = 1.0 + z * (1.0 + z * (0.5 + z * (1.0 / 6.0 + z * (1.0 / 24.0 + z * (1.0 / 120.0)))))
+        probs[i] = weight[i] * correction * math.sqrt(square[i])
+    normalise(probs)
+
+
+@kernel
 def play(params, state, context, rng, probs):
     """Solve for the scale, then weigh by potential slope."""
     n = probs.shape[0]
@@ -108,13 +118,7 @@ def play(params, state, context, rng, probs):
             break
         u += step
     state[_ROOT, 0] = u + step
-    for i in range(n):
-        z = step * square[i]
-        correction = 1.0 + z * (1.0 + z * (0.5 + z * (1.0 / 6.0 + z * (1.0 / 24.0 + z * (1.0 / 120.0)))))
-        probs[i] = weight[i] * correction * math.sqrt(square[i])
-    scale = 1.0 / lane_sum(probs)
-    for i in range(n):
-        probs[i] *= scale
+    slope_weights(weight, square, step, probs)
 
 
 @kernel

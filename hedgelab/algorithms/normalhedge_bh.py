@@ -34,9 +34,9 @@ import math
 import numpy as np
 
 from hedgelab._jit import kernel
-from hedgelab.algorithms.normalhedge import moments
+from hedgelab.algorithms.normalhedge import moments, slope_weights
 from hedgelab.contract import Learner, Parameter
-from hedgelab.lanes import lane_dot, lane_max, lane_sum
+from hedgelab.lanes import lane_dot, lane_max
 from hedgelab.vexp import vexp
 
 _REGRET = 0  # R
@@ -96,13 +96,7 @@ def play(params, state, context, rng, probs):
             break
         u += step
     state[_ROOT, 0] = u + step
-    for i in range(n):
-        z = step * square[i]
-        correction = 1.0 + z * (1.0 + z * (0.5 + z * (1.0 / 6.0 + z * (1.0 / 24.0 + z * (1.0 / 120.0)))))
-        probs[i] = weight[i] * correction * math.sqrt(square[i])
-    scale = 1.0 / lane_sum(probs)
-    for i in range(n):
-        probs[i] *= scale
+    slope_weights(weight, square, step, probs)
 
 
 @kernel

@@ -38,7 +38,7 @@ import numpy as np
 
 from hedgelab._jit import kernel
 from hedgelab.contract import Learner
-from hedgelab.lanes import lane_dot, lane_max, lane_sum
+from hedgelab.lanes import lane_dot, lane_max, normalise
 from hedgelab.special import erfcx
 from hedgelab.vexp import vexp
 
@@ -97,9 +97,7 @@ def play(params, state, context, rng, probs):
     top = lane_max(exponent)
     for i in range(n):
         probs[i] *= vexp(exponent[i] - top)
-    scale = 1.0 / lane_sum(probs)
-    for i in range(n):
-        probs[i] *= scale
+    normalise(probs)
 
 
 @kernel

@@ -28,7 +28,7 @@ import numpy as np
 
 from hedgelab._jit import kernel
 from hedgelab.contract import Learner, Parameter
-from hedgelab.lanes import lane_dot, lane_min, lane_sum
+from hedgelab.lanes import lane_dot, lane_min, lane_sum, normalise
 
 _LOSS = 0  # Lhat
 _SQUARE = 1  # (a + d)^-2, scratch
@@ -74,9 +74,7 @@ def play(params, state, context, rng, probs):
     for i in range(n):
         z = step * probs[i]
         probs[i] = square[i] * (1.0 - z * (2.0 - 3.0 * z))
-    scale = 1.0 / lane_sum(probs)
-    for i in range(n):
-        probs[i] *= scale
+    normalise(probs)
 
 
 @kernel

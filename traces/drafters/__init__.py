@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hedgelab.manifest import Processing
+from hedgelab.storage.manifest import Processing
 from traces.drafters import causal, exit, lookup, ngram
 from traces.drafters.base import Drafter
 from traces.targets import Target, load_target

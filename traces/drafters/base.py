@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-import hedgelab.manifest as manifest
-from hedgelab.manifest import Processing
+import hedgelab.storage.manifest as manifest
+from hedgelab.storage.manifest import Processing
 
 __all__ = ["PAD", "DeepDrafter", "Drafter", "DrafterError", "FlatDrafter", "Logits", "Prefix", "Proposal"]
 

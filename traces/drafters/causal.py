@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-import hedgelab.manifest as manifest
-from hedgelab.manifest import Processing
+import hedgelab.storage.manifest as manifest
+from hedgelab.storage.manifest import Processing
 from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix
 from traces.kv import Stepper
 from traces.targets import Target

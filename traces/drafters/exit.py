@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import hedgelab.manifest as manifest
-from hedgelab.manifest import Processing
-from hedgelab.typed_json import between
+import hedgelab.storage.manifest as manifest
+from hedgelab.storage.manifest import Processing
+from hedgelab.storage.typed_json import between
 from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix
 from traces.targets import Target
 

@@ -12,9 +12,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-import hedgelab.manifest as manifest
-from hedgelab.manifest import Processing
-from hedgelab.typed_json import between
+import hedgelab.storage.manifest as manifest
+from hedgelab.storage.manifest import Processing
+from hedgelab.storage.typed_json import between
 from traces.drafters.base import PAD, DeepDrafter, DrafterError, Prefix, Proposal
 
 __all__ = ["Lookup", "Options", "SuffixIndex"]

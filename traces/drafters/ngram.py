@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import hedgelab.manifest as manifest
-from hedgelab.manifest import Processing
-from hedgelab.typed_json import between
+import hedgelab.storage.manifest as manifest
+from hedgelab.storage.manifest import Processing
+from hedgelab.storage.typed_json import between
 from traces.drafters.base import PAD, DrafterError, FlatDrafter, Logits, Prefix
 from traces.targets import Target
 from traces.texts import Texts

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgelab.columns import COLUMNS, decode, shape_of
-from hedgelab.errors import TraceError
-from hedgelab.manifest import Manifest
-from hedgelab.values import ragged_problems, value_problems
+from hedgelab.storage.columns import COLUMNS, decode, shape_of
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import Manifest
+from hedgelab.storage.values import ragged_problems, value_problems
 
 __all__ = ["Block", "Part"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgelab.blocks import Block, Part
-from hedgelab.columns import COLUMNS, shape_of
+from hedgelab.storage.blocks import Block, Part
+from hedgelab.storage.columns import COLUMNS, shape_of
 
 __all__ = ["Selection", "frozen"]
 

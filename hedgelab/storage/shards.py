@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgelab.columns import COLUMNS, FREE, Column, shape_of, stored_as
-from hedgelab.errors import TraceError
-from hedgelab.manifest import Manifest, Shard
-from hedgelab.typed_json import load_strict
+from hedgelab.storage.columns import COLUMNS, FREE, Column, shape_of, stored_as
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import Manifest, Shard
+from hedgelab.storage.typed_json import load_strict
 
 __all__ = ["digest_of", "expected_columns", "open_shard", "parse_header", "read_file", "sizes_of", "write_atomically"]
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from hedgelab.columns import COLUMNS, ENCODED, STOPS
-from hedgelab.errors import TraceError
-from hedgelab.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, seal, to_document, unseal
+from hedgelab.storage.columns import COLUMNS, ENCODED, STOPS
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, seal, to_document, unseal
 
 __all__ = [
     "CARD",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hedgelab.errors import TraceError
-from hedgelab.manifest import CARD, LOCK, MANIFEST, MEASURED, Manifest
-from hedgelab.shards import digest_of, read_file
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import CARD, LOCK, MANIFEST, MEASURED, Manifest
+from hedgelab.storage.shards import digest_of, read_file
+from hedgelab.storage.typed_json import unseal
 from hedgelab.trace import Trace, open_blocks
-from hedgelab.typed_json import unseal
 
 __all__ = ["check_trace"]
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hedgelab.blocks import Block
-from hedgelab.columns import COLUMNS, ENCODED, FREE, STOPS, shape_of
-from hedgelab.errors import TraceError
-from hedgelab.manifest import FEEDBACK, FORMAT_VERSION, Drafter, Manifest, Model, Processing
-from hedgelab.selection import frozen
-from hedgelab.shards import expected_columns, sizes_of
+from hedgelab.storage.blocks import Block
+from hedgelab.storage.columns import COLUMNS, ENCODED, FREE, STOPS, shape_of
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import FEEDBACK, FORMAT_VERSION, Drafter, Manifest, Model, Processing
+from hedgelab.storage.selection import frozen
+from hedgelab.storage.shards import expected_columns, sizes_of
+from hedgelab.storage.values import value_problems
 from hedgelab.trace import Trace
-from hedgelab.values import value_problems
 
 __all__ = ["as_values", "complete_columns", "trace_from_arrays"]
 

@@ -16,12 +16,12 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import ArrayLike
 
-from hedgelab.arrays import complete_columns
-from hedgelab.columns import encode
-from hedgelab.errors import TraceError
-from hedgelab.manifest import LOCK, MANIFEST, MEASURED, Dropped, Manifest, Shard, shard_name
-from hedgelab.shards import digest_of, open_shard, read_file, write_atomically
-from hedgelab.typed_json import JSON, read, seal, to_document
+from hedgelab.storage.arrays import complete_columns
+from hedgelab.storage.columns import encode
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import LOCK, MANIFEST, MEASURED, Dropped, Manifest, Shard, shard_name
+from hedgelab.storage.shards import digest_of, open_shard, read_file, write_atomically
+from hedgelab.storage.typed_json import JSON, read, seal, to_document
 
 __all__ = ["TraceWriter"]
 
@@ -68,7 +68,7 @@ class TraceWriter:
     def write(self, arrays: Mapping[str, ArrayLike], *, cuts: int, dropped: Sequence[Dropped] = ()) -> None:
         """Record the next shard.
 
-        arrays : every column of hedgelab.columns.COLUMNS (logits only when the manifest has them), not encoded.
+        arrays : every column of hedgelab.storage.columns.COLUMNS (logits only when the manifest has them), not encoded.
         cuts : texts cut where a loop began. dropped : records not kept. TraceError lists every problem of shapes,
         dtypes and values, and then nothing is written.
         """

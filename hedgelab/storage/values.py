@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgelab.columns import COLUMNS, Column
-from hedgelab.manifest import Manifest
+from hedgelab.storage.columns import COLUMNS, Column
+from hedgelab.storage.manifest import Manifest
 
 __all__ = ["in_chunks", "ragged_problems", "value_problems"]
 

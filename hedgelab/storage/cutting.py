@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgelab.columns import COLUMNS, ENCODED
-from hedgelab.errors import TraceError
-from hedgelab.manifest import Manifest
-from hedgelab.recording import TraceWriter
-from hedgelab.shards import expected_columns
+from hedgelab.storage.columns import COLUMNS, ENCODED
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import Manifest
+from hedgelab.storage.recording import TraceWriter
+from hedgelab.storage.shards import expected_columns
+from hedgelab.storage.values import in_chunks
 from hedgelab.trace import Trace, open_trace
-from hedgelab.values import in_chunks
 
 __all__ = ["compact_encodings", "save_trace"]
 

@@ -1,0 +1,1 @@
+"""How a trace lies on disk: shards, their typed manifest, atomic writing, checking; `hedgelab.trace` reads it."""
