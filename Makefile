@@ -29,6 +29,7 @@ lint: $(VENV)/full.done
 
 bench: $(VENV)/full.done
 	$(BIN)/python -m experiments.bench_replay
+	$(BIN)/python -m experiments.bench_play
 	$(BIN)/python -m experiments.bench_collect
 
 $(VENV)/core.done: pyproject.toml constraints.txt

@@ -66,7 +66,7 @@ class Comparison:
     def summary(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return {domain or "all domains": {policy: numbers}}.
 
-        Best fixed drafters: expected over coins, exactly. All others: means over the coin replicates.
+        Best fixed drafters and informed switching: exact expectations over coins. All others: means over replicates.
 
         mat : all tokens / all rounds; mat_mean_of_requests : mean over prompts of tokens / rounds
         rounds : sum over prompts; regret_rounds : rounds minus those that the best fixed drafter needs on average
@@ -126,7 +126,7 @@ class Comparison:
 
 
 BEST_FIXED = "best fixed drafter"
-ORACLES = (BEST_FIXED, "best fixed per prompt", "clairvoyant switching")
+ORACLES = (BEST_FIXED, "best fixed per prompt", "informed switching", "clairvoyant switching")
 
 
 def _document(interval: Interval) -> dict[str, float | None]:
@@ -178,7 +178,9 @@ def compare(
     for replicate in range(replicates):
         switching += oracles.clairvoyant_rounds(trace, k=k, seed=seed, replicate=replicate)
         advance(1)
-    for name, rounds in zip(ORACLES, (fixed.overall, fixed.per_query, switching / replicates), strict=True):
+    informed = oracles.informed_rounds(trace, k=k)
+    known = (fixed.overall, fixed.per_query, informed, switching / replicates)
+    for name, rounds in zip(ORACLES, known, strict=True):
         rows.append(Policy(name, "oracle", "all", rounds))
     return Comparison(
         trace=trace,

@@ -16,7 +16,7 @@ from hedgelab._jit import kernel, uncompiled
 from hedgelab.coins import COIN, fill
 from hedgelab.contract import OBSERVE, PLAY, RNG
 from hedgelab.feedback import ACCEPTANCE, row_losses, rows_until_known
-from hedgelab.lanes import lane_min, lane_sum
+from hedgelab.lanes import count_outside, lane_sum
 from hedgelab.lengths import committed_lengths
 
 __all__ = ["accepted_drafts", "compiled_engine", "draw", "given_array", "is_distribution", "plain_engine"]
@@ -47,7 +47,7 @@ def draw(probs, uniform):
 @kernel
 def is_distribution(probs):
     """Return whether `probs` (n,) are non-negative and sum to 1 within 1e-6; NaN fails."""
-    return lane_min(probs) >= 0.0 and abs(lane_sum(probs) - 1.0) < 1e-6
+    return count_outside(probs, 0.0, 2.0) == 0 and abs(lane_sum(probs) - 1.0) < 1e-6
 
 
 @kernel

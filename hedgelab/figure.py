@@ -41,6 +41,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     "normalhedge": ("#009E73", "D"),
     "best fixed drafter": ("#000000", "o"),
     "best fixed per prompt": ("#000000", "s"),
+    "informed switching": ("#CC79A7", "D"),
     "clairvoyant switching": ("#CC79A7", "^"),
 }
 OTHER = ("#444444", "x")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hedgelab._jit import kernel
 
-__all__ = ["lane_dot", "lane_max", "lane_min", "lane_moments", "lane_sum", "normalise"]
+__all__ = ["count_outside", "lane_dot", "lane_max", "lane_min", "lane_moments", "lane_sum", "normalise"]
 
 
 @kernel
@@ -29,6 +29,15 @@ def lane_sum(x):
     for i in range(whole, n):
         s0 += x[i]
     return ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+
+
+@kernel
+def count_outside(x, low, high):
+    """Return how many entries of x (n,) do not lie in [low, high]; NaN does not."""
+    outside = 0
+    for i in range(x.shape[0]):
+        outside += not (low <= x[i]) & (x[i] <= high)
+    return outside
 
 
 @kernel

@@ -14,7 +14,7 @@ from numba import boolean, float64, int32, int64
 from hedgelab._jit import kernel, uncompiled
 from hedgelab.contract import ADVERSARY, OBSERVE, PLAY, RNG
 from hedgelab.decode_loop import draw, given_array, is_distribution
-from hedgelab.lanes import lane_max, lane_min, lane_moments
+from hedgelab.lanes import count_outside, lane_moments
 
 __all__ = ["BOLD", "QPM_D", "QUEUE", "compiled_game", "no_adversary", "plain_game", "play_block"]
 
@@ -130,9 +130,9 @@ def play_block(
         else:
             for i in range(n):
                 current[i] = losses[b, i]
-        expected, square = lane_moments(probs, current)
-        if not (expected >= 0.0 and lane_min(current) >= 0.0 and lane_max(current) <= 1.0):  # NaN fails the first
+        if count_outside(current, 0.0, 1.0) > 0:
             return -1 - losses.shape[0] - b
+        expected, square = lane_moments(probs, current)
         for i in range(n):
             totals[i] += current[i]
         sums[0] += expected
