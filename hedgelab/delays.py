@@ -125,10 +125,13 @@ def stale_hedge(rounds: int, n: int, *, delay: ArrayLike = 0, loss_range: float 
     return learner("hedge", learning_rate=math.sqrt(8 * math.log(n) / (rounds + 2 * late)) / loss_range)
 
 
-def caveats(policy: Learner, mode: str, late: bool, *, by_policy: bool = False) -> tuple[str, ...]:
+def caveats(
+    policy: Learner, mode: str, late: bool, *, by_policy: bool = False, adaptive: bool = False
+) -> tuple[str, ...]:
     """Return what in this way of running voids the conditions of the learner's theorem; () where nothing does.
 
-    late : whether any loss is missing at any play; by_policy : whether the delays depend on what was played
+    late : whether any loss is missing at any play; by_policy : whether the delays depend on what was played;
+    adaptive : whether the world answers the plays
     """
     notes: list[str] = []
     proved: Any = ("hedge", "uniform", "fixed")
@@ -140,4 +143,8 @@ def caveats(policy: Learner, mode: str, late: bool, *, by_policy: bool = False) 
         notes.append(f"{mode} needs delays that do not depend on what was played; delay_mode 'padded' makes them so")
     if policy.randomises or mode == "qpm-d":
         notes.append("expected_loss is that of the picks drawn: its mean over seeds is the theorem's")
+    if adaptive and policy.randomises:
+        notes.append("the adversary sees the pick in the one-hot play: no bound speaks of that")
+    elif adaptive and policy.feedback == "bandit":
+        notes.append("the world answers the plays: bounds on pseudo-regret do not speak of it")
     return tuple(notes)

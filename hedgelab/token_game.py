@@ -298,10 +298,5 @@ def play(
         regret_at=regret,
         probs=probs_kept if record else None,
         losses=losses_kept if record else None,
-        caveats=caveats(policy, delay_mode, outstanding > 0)
-        + (
-            ("the world answers the plays: bounds on pseudo-regret do not speak of it",)
-            if world.adversary is not None and policy.feedback == "bandit"
-            else ()
-        ),
+        caveats=caveats(policy, delay_mode, outstanding > 0, adaptive=world.adversary is not None),
     )

@@ -193,19 +193,6 @@ def test_variants_equal_their_twins_and_plain_python(name, values, n, delay):
         assert bandit.state[0].sum() < n
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("n", [2, 8])
-def test_a_million_rounds(name, n):
-    rounds = 10_000 if SLOW else 1_000_000
-    for losses in (stochastic(1000, n, 0.4, 3), np.zeros((1, n)), np.ones((1, n)))[: 1 if SLOW else 3]:
-        _, loss, picks = Bandit(name, n).run(losses, rounds if len(losses) > 1 else rounds // 10)
-        if len(losses) > 1:
-            assert picks.argmax() == n // 2
-            assert loss / rounds < 0.5
-    if name == "tsallis-inf":
-        Bandit(name, n, reduced_variance=1).run(stochastic(1000, n, 0.4, 3), rounds)
-
-
 # ---- estimates, by enumeration of the pick
 
 

@@ -350,15 +350,3 @@ def test_release_code_locks_in_with_positive_probability(engine):
                 assert counts[0] > counts[1]
     assert locked["banditspec-release"] >= 8
     assert locked["ucbspec"] == 0
-
-
-@compiled_only
-@pytest.mark.parametrize("n", [2, 8])
-@pytest.mark.parametrize("name", ["ucb-tuned", "ucb-v", "kl-ucb", "moss", "ucbspec", "exp3spec", "banditspec-release"])
-def test_a_million_rounds(engine, name, n):
-    # the engine checks every distribution, NaN included
-    regret, counts = run(engine, name, np.linspace(0.1, 0.9, n), 1_000_000, 0)
-    assert counts.sum() == 1_000_000
-    assert np.isfinite(regret).all()
-    if name != "banditspec-release":
-        assert counts.argmax() == 0
