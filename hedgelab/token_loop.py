@@ -80,12 +80,14 @@ def play_block(
     row b is no distribution, or -1 - B - b where a loss in it lies outside [0, 1].
 
     params (P,), states (copies, rows, N): the learner's copies; delays (B,): the loss of round s is revealed at the end
-    of round s + delay, never where the delay is -1; own_entry_only: to the learner, the pick's entry alone. Carried
-    from block to block: clock (2,), the oldest unrevealed round and how many times have passed; waits (copies,),
-    whether a copy waits for a loss; the ring of G = longest delay + 1 slots, slot_* (G, ...); for QPM-D a queue of
-    revealed losses a drafter, heads, tails (N,), following, kept_loss (T,); totals (N,); sums (3,) = expected loss,
-    loss of the picks, variance of the losses under the plays. Writes regret at `times` (M,), picks and round_loss
-    (B,), and probs_out, losses_out (B, N) where not empty.
+    of round s + delay, never where the delay is -1; own_entry_only: to the learner, the pick's entry alone. Writes
+    picks and round_loss (B,), regret at `times` (M,), and probs_out, losses_out (B, N) where not empty.
+
+    Carried from block to block: clock (3,) = the oldest round whose loss is not revealed, how many times have passed,
+    and QPM-D's waiting pick (-1: none), which was drawn from held (N,); waits (copies,), whether a copy waits for a
+    loss; the ring of G = longest delay + 1 slots, slot_* (G, ...); for QPM-D a queue of revealed losses a drafter:
+    heads, tails (N,), following, kept_loss (T,); totals (N,); sums (3,) = expected loss, loss of the picks, variance of
+    the losses under the plays.
     """
     n = losses.shape[1]
     ring = slot_due.shape[0]
