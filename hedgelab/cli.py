@@ -142,6 +142,8 @@ def _learner(reference: str, settings: list[str]) -> Learner:
             values[name] = text if name == "drafter" else float(text)  # a drafter may be called "1"
         except ValueError:
             values[name] = None if text == "none" else text
+    if reference.endswith(".py"):
+        raise ValueError(f"a learner in a file is given as FILE.py:NAME, got {reference!r}")
     policy = _learner_from_file(reference) if ":" in reference else learner(reference)
     return policy.with_values(**values)
 
@@ -150,7 +152,9 @@ def _learners(references: list[str] | None, settings: list[str] | None) -> list[
     from hedgelab.algorithms import learners as registered
 
     references = references or ["normalhedge"]
-    if references == ["all"]:
+    if "all" in references:
+        if len(references) > 1:
+            raise ValueError("--learner all goes alone")
         references = [name for name in registered() if name != "fixed"]
     if settings and len(references) > 1:
         raise ValueError("--set goes with one --learner")
@@ -159,11 +163,11 @@ def _learners(references: list[str] | None, settings: list[str] | None) -> list[
     return [_learner(reference, settings or []) for reference in references]
 
 
-def _print_comparison(comparison: Comparison, console: Console) -> None:
+def _print_comparison(comparison: Comparison, console: Console, caveats: bool = False) -> None:
     from hedgelab.comparison import POOLED, cell, half_width
 
     summary = comparison.summary()
-    settings = ", ".join(f"{name}={value}" for name, value in comparison.settings.items())
+    settings = ", ".join(f"{name}={value}" for name, value in comparison.settings.items() if value is not None)
     trace = comparison.trace
     console.print(
         f"[bold]{_escaped(trace.manifest.name)}[/]: {trace.sequences} prompts, {trace.rows} tokens, "
@@ -191,6 +195,9 @@ def _print_comparison(comparison: Comparison, console: Console) -> None:
             _escaped(cell(numbers["regret_rounds"], 0)),
         )
     console.print(pooled)
+    for policy in comparison.policies if caveats else ():
+        for note in policy.caveats:
+            console.print(f"{_escaped(policy.name)}: {_escaped(note)}", soft_wrap=True)
     by_domain = Table(title="MAT (tokens / rounds) by domain, ± half of the 95% interval", title_justify="left")
     by_domain.add_column("policy")
     for domain in comparison.domains:
@@ -212,7 +219,7 @@ def demo(
     replicates: Replicates = 8,
     seed: Seed = 0,
 ) -> None:
-    """Replay every learner and oracle on a bundled real trace; print the comparison and draw the figure."""
+    """Replay six learners and the oracles on a bundled real trace; print the comparison and draw the figure."""
     from hedgelab.comparison import STREAMS, compare, default_learners, regret_curves
 
     with _plain_errors():
@@ -279,7 +286,7 @@ def replay(
         if as_json:
             print(json.dumps(comparison.document(), indent=1))
             return
-        _print_comparison(comparison, _console())
+        _print_comparison(comparison, _console(), caveats=True)
 
 
 @app.command("play")
@@ -290,10 +297,11 @@ def play_game(
             help="fair-coins, gap, drifting, switching, alternating, greedy, block, breakaway, or a .npy file (T, N)."
         ),
     ] = "gap",
-    rounds: Annotated[int, typer.Option(help="Rounds T.", min=1)] = 10_000,
-    drafters: Annotated[int, typer.Option(help="Drafters N.", min=1)] = 16,
+    rounds: Annotated[int | None, typer.Option(help="Rounds T. [10000]", min=1)] = None,
+    drafters: Annotated[int | None, typer.Option(help="Drafters N. [16]", min=1)] = None,
     world_setting: Annotated[
-        list[str] | None, typer.Option("--world", help="A setting of the world, NAME=VALUE, as gap=0.1.")
+        list[str] | None,
+        typer.Option("--world", help="NAME=VALUE: gap=0.1, mean, best; speed, amplitude; switches, at; length; last."),
     ] = None,
     learner: LearnerOptions = None,
     setting: SettingOptions = None,
@@ -309,16 +317,16 @@ def play_game(
 
     with _plain_errors():
         policies = _learners(learner, setting)
-        numbers = {}
+        own: dict[str, float | str] = {}
         for item in world_setting or ():
-            name, _, text = item.partition("=")
+            name, equals, text = item.partition("=")
+            if not equals:
+                raise ValueError(f"--world needs NAME=VALUE, got {item!r}")
             try:
-                numbers[name] = float(text)
+                own[name] = float(text)
             except ValueError:
-                raise ValueError(f"--world needs NAME=NUMBER, got {item!r}") from None
-        if world == "gap":
-            numbers.setdefault("gap", 0.1)
-        losses = world_of(world, rounds, drafters, **numbers)
+                own[name] = text
+        losses = world_of(world, rounds, drafters, **own)
         with _progress("playing", seeds * len(policies)) as advance:
             result = contest(
                 losses, policies, seeds=seeds, seed=seed, delay=delay, delay_mode=delay_mode, advance=advance
@@ -336,7 +344,7 @@ def play_game(
             f"delay {delay} ({delay_mode}), {seeds} seeds; sqrt(T ln N / 2) = {result.unit:.1f}"
         )
         table = Table()
-        for heading in ("learner", "feedback", "regret (95% of the mean)", "/ sqrt(T ln N / 2)", "caveats"):
+        for heading in ("learner", "feedback", "mean regret [95% interval]", "/ sqrt(T ln N / 2)", "caveats"):
             table.add_column(heading, justify="left" if heading in ("learner", "feedback", "caveats") else "right")
         for name in sorted(result.regret, key=lambda name: result.final(name).estimate):
             final = result.final(name)

@@ -35,12 +35,14 @@ class Policy:
 
     kind : "learner", or "oracle" (knows what a decoder cannot)
     rounds : (S,) float64, rounds of each sequence, mean over coins (exact for oracles that have an expectation)
+    caveats : what voids the conditions of a learner's theorem here
     """
 
     name: str
     kind: str
     feedback: str
     rounds: NDArray[np.float64]
+    caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ def compare(
             run = replay(trace, policy, k=k, seed=seed, replicate=replicate, **options)
             total += run.sequence_rounds
             advance(1)
-        rows.append(Policy(label, "learner", run.settings["feedback"], total / replicates))
+        feedback = "none" if policy.feedback == "none" else run.settings["feedback"]
+        rows.append(Policy(label, "learner", feedback, total / replicates, run.caveats))
     fixed = oracles.expected_fixed_rounds(trace, k=k)
     switching = np.zeros(trace.sequences)
     for replicate in range(replicates):

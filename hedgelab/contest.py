@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,44 +14,65 @@ from numpy.typing import ArrayLike, NDArray
 from hedgelab import worlds
 from hedgelab.contract import Learner
 from hedgelab.decode_replay import resolve
-from hedgelab.regret import Interval
+from hedgelab.regret import Interval, mean_interval
 from hedgelab.token_game import log_times, play
 
-__all__ = ["WORLDS", "Contest", "contest", "world_of"]
+__all__ = ["WORLDS", "Contest", "contest", "settings_of", "world_of"]
 
-# what the command line can build from numbers: name -> builder(T, N, **settings)
-WORLDS: dict[str, Callable[..., worlds.World]] = {
-    "fair-coins": worlds.fair_coins,
-    "gap": worlds.gap,
-    "drifting": worlds.drifting,
-    "switching": worlds.switching,
-    "alternating": worlds.alternating,
-    "greedy": worlds.greedy,
-    "block": worlds.block,
-    "breakaway": worlds.breakaway,
+# what the command line can build: name -> builder(T, N, **settings), and settings where the builder has no defaults
+WORLDS: dict[str, tuple[Callable[..., worlds.World], dict[str, Any]]] = {
+    "fair-coins": (worlds.fair_coins, {}),
+    "gap": (worlds.gap, {"gap": 0.1}),
+    "drifting": (worlds.drifting, {"speed": 0.001}),
+    "switching": (worlds.switching, {"switches": 4, "gap": 0.2}),
+    "alternating": (worlds.alternating, {}),
+    "greedy": (worlds.greedy, {}),
+    "block": (worlds.block, {"length": 10}),
+    "breakaway": (worlds.breakaway, {}),
 }
-_WHOLE = {"switches", "length", "last", "best"}
 
 
-def world_of(name: str, rounds: int, drafters: int, **settings: float) -> worlds.World | NDArray[Any]:
-    """Return a world by name, or the losses (T, N) of a .npy file, as a memory map.
+def settings_of(name: str) -> dict[str, Any]:
+    """Return the settings that a world takes, with their defaults.
 
-    Raises ValueError for a name that is neither, or settings that the world does not take.
+    >>> settings_of("gap")
+    {'gap': 0.1, 'mean': 0.5, 'best': None}
+    """
+    build, given = WORLDS[name]
+    own = {key: parameter.default for key, parameter in inspect.signature(build).parameters.items()}
+    return {key: given.get(key, default) for key, default in own.items() if key not in ("T", "N")}
+
+
+def world_of(
+    name: str, rounds: int | None = None, drafters: int | None = None, **settings: float | str
+) -> worlds.World | NDArray[Any]:
+    """Return a world by name, 10,000 rounds and 16 drafters unless given, or the losses (T, N) of a .npy file.
+
+    Raises ValueError for a name that is neither, or settings that the world does not take; OSError for a file that
+    cannot be read.
 
     >>> world_of("gap", 100, 4, gap=0.25)
     <World 'gap': 100 rounds, 4 drafters>
     """
     if name.endswith(".npy"):
-        if settings:
-            raise ValueError(f"a file of losses takes no settings, got {', '.join(settings)}")
+        if settings or rounds is not None or drafters is not None:
+            raise ValueError("a file of losses has its own rounds and drafters, and takes no settings")
+        if not Path(name).is_file():
+            raise ValueError(f"no file {name!r}")
         return np.load(Path(name), mmap_mode="r", allow_pickle=False)
     if name not in WORLDS:
         raise ValueError(f"no world {name!r}; there are {', '.join(WORLDS)}, or a .npy file of losses")
-    values = {key: int(value) if key in _WHOLE and value == int(value) else value for key, value in settings.items()}
-    try:
-        return WORLDS[name](rounds, drafters, **values)
-    except TypeError as error:
-        raise ValueError(f"world {name!r}: {error}") from error
+    known = settings_of(name)
+    unknown = [key for key in settings if key not in known]
+    if unknown:
+        raise ValueError(f"world {name!r} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
+    whole = {
+        key: int(value) if isinstance(value, float) and value == int(value) else value
+        for key, value in settings.items()
+    }
+    return WORLDS[name][0](
+        10_000 if rounds is None else rounds, 16 if drafters is None else drafters, **{**WORLDS[name][1], **whole}
+    )
 
 
 @dataclass(frozen=True)
@@ -70,11 +92,8 @@ class Contest:
     notes: dict[str, tuple[str, ...]]
 
     def final(self, name: str) -> Interval:
-        """Return the mean regret after all rounds, with a 95% interval over seeds (normal; NaN for one seed)."""
-        last = self.regret[name][:, -1]
-        half = 1.96 * float(last.std(ddof=1)) / np.sqrt(len(last)) if len(last) > 1 else float("nan")
-        mean = float(last.mean())
-        return Interval(mean, mean - half, mean + half)
+        """Return the mean regret after all rounds, with Student's 95% interval over seeds (NaN for one seed)."""
+        return Interval(*(float(part) for part in mean_interval(self.regret[name][:, -1])))
 
     @property
     def unit(self) -> float:
@@ -88,7 +107,7 @@ class Contest:
             "rounds": self.rounds,
             "drafters": self.drafters,
             "settings": self.settings,
-            "interval": "95%, normal, over seeds",
+            "interval": "of the mean over seeds, 95%, Student",
             "times": self.times.tolist(),
             "learners": {
                 name: {
@@ -136,7 +155,7 @@ def contest(
             regret[name].append(game.regret_at)
             notes[name] = game.caveats
             advance(1)
-    assert game is not None
+    assert game is not None  # seeds >= 1
     return Contest(
         world=game.settings["world"],
         rounds=game.rounds,

@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hedgelab import caveats
 from hedgelab._jit import uncompiled
 from hedgelab.algorithms import learner as registered
 from hedgelab.contract import Learner
 from hedgelab.decode_loop import compiled_engine, plain_engine
-from hedgelab.delays import caveats, outstanding_in_decoding
+from hedgelab.delays import outstanding_in_decoding
 from hedgelab.feedback import OBJECTIVES, draft_length, loss_of, refuse_undefined_gamma
 from hedgelab.trace import ENGINE_COLUMNS, Trace
 
@@ -38,7 +39,7 @@ DELAY_MODES = ("queue", "padded")
 GRANULARITY = ("token", "round")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Replay:
     """What a policy did on a trace. R rounds, S sequences, T rows; rounds are in the order they were run.
 
@@ -61,6 +62,10 @@ class Replay:
     expected_loss: NDArray[np.float64] | None = None
     losses_seen: NDArray[np.int64] | None = None
     caveats: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        name = self.trace.manifest.name
+        return f"<Replay of {self.learner.label!r} on {name!r}: {self.rounds} rounds, mat {self.mat:.4f}>"
 
     @property
     def rounds(self) -> int:
@@ -168,25 +173,6 @@ def _choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _caveats(
-    policy: Learner, objective: str, feedback: str, granularity: str, delay_mode: str, carry_over: bool
-) -> tuple[str, ...]:
-    notes = list(caveats(policy, delay_mode, feedback == "delayed", by_policy=True))
-    if feedback == "censored":
-        notes.append(
-            "censored losses are biased: they end where the round does, so depend on the drafter that was picked"
-        )
-    if feedback == "bandit" or granularity == "round":
-        notes.append(
-            "losses at round starts: their rows depend on the picks, so a fixed drafter's sum is not its own run"
-        )
-    if feedback == "bandit" and policy.reward == "block" and objective == "length":
-        notes.append("the block's mean gamma stops at the first rejection: the paper's average goes on off the path")
-    if not carry_over:
-        notes.append("the learner starts afresh for each sequence: one game a sequence")
-    return tuple(notes)
-
-
 def _checked_coins(coins: ArrayLike | None, trace: Trace) -> NDArray[np.float64]:
     if coins is None:
         return np.empty(0)
@@ -259,7 +245,7 @@ def replay(
     if delay_mode == "padded" and (feedback != "delayed" or granularity != "token" or policy.feedback == "bandit"):
         raise ValueError(
             "delay_mode 'padded' is for late losses of every token: feedback 'delayed', granularity 'token', and a "
-            "learner that needs every drafter's loss"
+            f"learner that needs every drafter's loss, not {policy.name!r} with feedback {feedback!r}"
         )
     if feedback == "bandit" and policy.feedback == "full":
         raise ValueError(f"learner {policy.name!r} needs every drafter's loss: it cannot run on bandit feedback")
@@ -365,7 +351,14 @@ def replay(
         sequence_tokens=np.diff(trace.offsets),
         expected_loss=expected_loss if token_game else None,
         losses_seen=losses_seen if token_game else None,
-        caveats=_caveats(policy, objective, feedback, granularity, delay_mode, carry_over),
+        caveats=caveats.of_replay(
+            policy,
+            objective=objective,
+            feedback=feedback,
+            granularity=granularity,
+            delay_mode=delay_mode,
+            carry_over=carry_over,
+        ),
     )
 
 

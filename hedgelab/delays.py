@@ -18,7 +18,6 @@ queue has a bound.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -123,28 +122,3 @@ def stale_hedge(rounds: int, n: int, *, delay: ArrayLike = 0, loss_range: float 
         raise ValueError(f"need rounds >= 1, n >= 1, loss_range in (0, 1], got {rounds}, {n}, {loss_range}")
     late = int(missing(delay, rounds).sum())
     return learner("hedge", learning_rate=math.sqrt(8 * math.log(n) / (rounds + 2 * late)) / loss_range)
-
-
-def caveats(
-    policy: Learner, mode: str, late: bool, *, by_policy: bool = False, adaptive: bool = False
-) -> tuple[str, ...]:
-    """Return what in this way of running voids the conditions of the learner's theorem; () where nothing does.
-
-    late : whether any loss is missing at any play; by_policy : whether the delays depend on what was played;
-    adaptive : whether the world answers the plays
-    """
-    notes: list[str] = []
-    proved: Any = ("hedge", "uniform", "fixed")
-    if late and mode == "queue" and policy.name not in proved:
-        notes.append(f"no bound is proved for {policy.name!r} on late losses: delay_mode 'padded' has one")
-    if late and mode == "queue" and policy.name == "hedge":
-        notes.append("under delay Hedge's bound is bounds.hedge_path, not that without delay")
-    if late and mode in ("bold", "qpm-d") and by_policy:
-        notes.append(f"{mode} needs delays that do not depend on what was played; delay_mode 'padded' makes them so")
-    if policy.randomises or mode == "qpm-d":
-        notes.append("expected_loss is that of the picks drawn: its mean over seeds is the theorem's")
-    if adaptive and policy.randomises:
-        notes.append("the adversary sees the pick in the one-hot play: no bound speaks of that")
-    elif adaptive and policy.feedback == "bandit":
-        notes.append("the world answers the plays: bounds on pseudo-regret do not speak of it")
-    return tuple(notes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hedgelab.comparison import Comparison, Curves
+from hedgelab.regret import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,10 +120,11 @@ def draw_contest(contest: Contest, path: Path) -> None:
         dashes = {"full": "-", "bandit": "--", "none": ":"}
         ordered = sorted(contest.regret, key=lambda name: -contest.final(name).estimate)  # the legend in their order
         known = all(name in LOOKS for name in ordered)
+        banded = count <= len(CYCLE)  # more bands hide the lines
         for place, name in enumerate(ordered):
             rows = contest.regret[name]
             colour = LOOKS[name][0] if known else CYCLE[place % len(CYCLE)]
-            middle = rows.mean(axis=0)
+            middle, low, high = mean_interval(rows)
             axes.plot(
                 contest.times,
                 middle,
@@ -134,9 +136,8 @@ def draw_contest(contest: Contest, path: Path) -> None:
                 markevery=(place % 5, 5),
                 markersize=4,
             )
-            if len(rows) > 1:
-                half = 1.96 * rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
-                axes.fill_between(contest.times, middle - half, middle + half, color=colour, alpha=0.18, linewidth=0)
+            if len(rows) > 1 and banded:
+                axes.fill_between(contest.times, low, high, color=colour, alpha=0.18, linewidth=0)
         if contest.drafters > 1:
             unit = np.sqrt(contest.times * np.log(contest.drafters) / 2)
             axes.plot(contest.times, unit, color="#000000", linewidth=0.8, linestyle="-.", label="sqrt(t ln N / 2)")
@@ -146,10 +147,16 @@ def draw_contest(contest: Contest, path: Path) -> None:
         axes.set_xlabel("rounds t")
         axes.set_ylabel("regret to the best fixed drafter")
         late = f", delay {contest.settings['delay']}" if contest.settings["delay"] else ""
-        axes.set_title(
-            f"{contest.world}, N = {contest.drafters}{late}, {contest.settings['seeds']} seeds, 95% of the mean"
+        interval = ", 95% interval" if banded and contest.settings["seeds"] > 1 else ""
+        seeds = f"mean of {contest.settings['seeds']} seeds{interval}"
+        axes.set_title(f"{contest.world}, N = {contest.drafters}{late}: {seeds}")
+        axes.legend(
+            loc="upper left",
+            bbox_to_anchor=(1.01, 1.02),
+            frameon=False,
+            fontsize=7.5,
+            title="solid full, dashed bandit,\ndotted no feedback",
         )
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, title="full -, bandit --")
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path)
 

@@ -7,6 +7,8 @@ the sums that second-order bounds are made of.
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,9 +23,11 @@ __all__ = [
     "SecondOrder",
     "TokenGame",
     "bootstrap_counts",
+    "mean_interval",
     "ratio_interval",
     "second_order",
     "stopping_time",
+    "student_quantile",
     "sum_interval",
     "token_game",
     "tracking",
@@ -84,6 +88,44 @@ def sum_interval(values: ArrayLike, counts: NDArray[np.float64]) -> Interval:
     terms = np.asarray(values, np.float64)
     low, high = np.quantile(counts @ terms, [0.025, 0.975])
     return Interval(float(terms.sum()), float(low), float(high))
+
+
+@cache
+def student_quantile(degrees: int) -> float:
+    """Return the 97.5% quantile of Student's t with that many degrees of freedom, at least 1.
+
+    From P(0 < t < sqrt(d) tan a) ∝ int_0^a cos^(d-1), by Gauss-Legendre quadrature and bisection.
+
+    >>> round(student_quantile(1), 3), round(student_quantile(9), 4), round(student_quantile(10_000), 3)
+    (12.706, 2.2622, 1.96)
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+
+    def mass(angle: float) -> float:
+        return float((np.cos(angle * (nodes + 1) / 2) ** (degrees - 1)) @ weights) * angle / 2
+
+    low, high = 0.0, math.pi / 2
+    whole = mass(high)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mass(middle) < 0.95 * whole else (low, middle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def mean_interval(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return (mean, low, high) over runs, low and high Student's 95% interval of the mean; NaN for a single run.
+
+    values : (S, ...) one row a run; what is returned has the shape of a row
+
+    >>> [round(float(end), 4) for end in mean_interval([1.0, 2.0, 3.0])]
+    [2.0, -0.4841, 4.4841]
+    """
+    runs = np.asarray(values, dtype=np.float64)
+    mean = runs.mean(axis=0)
+    if len(runs) < 2:
+        return mean, np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    half = student_quantile(len(runs) - 1) * runs.std(axis=0, ddof=1) / math.sqrt(len(runs))
+    return mean, mean - half, mean + half
 
 
 class TokenGame(NamedTuple):

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hedgelab import caveats
 from hedgelab._jit import uncompiled
 from hedgelab.contract import Learner
 from hedgelab.decode_replay import fresh_state, resolve, whole
-from hedgelab.delays import MODES, caveats, most_outstanding, per_round
+from hedgelab.delays import MODES, most_outstanding, per_round
 from hedgelab.regret import SecondOrder, second_order
 from hedgelab.token_loop import BOLD, QPM_D, QUEUE, compiled_game, no_adversary, plain_game
 from hedgelab.worlds import World
@@ -28,7 +29,7 @@ FEEDBACK = ("full", "bandit")
 _BLOCK = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Game:
     """What a learner did in a token game of T rounds over N drafters.
 
@@ -54,6 +55,10 @@ class Game:
     probs: NDArray[np.float64] | None
     losses: NDArray[np.float64] | None
     caveats: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        world = self.settings["world"]
+        return f"<Game of {self.learner.label!r} in {world!r}: {self.rounds} rounds, regret {self.regret:.4g}>"
 
     @property
     def rounds(self) -> int:
@@ -298,5 +303,12 @@ def play(
         regret_at=regret,
         probs=probs_kept if record else None,
         losses=losses_kept if record else None,
-        caveats=caveats(policy, delay_mode, outstanding > 0, adaptive=world.adversary is not None),
+        caveats=caveats.of_game(
+            policy,
+            rounds=rounds,
+            stationary=world.stationary,
+            adaptive=world.adversary is not None,
+            mode=delay_mode,
+            late=outstanding > 0,
+        ),
     )

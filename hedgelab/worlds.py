@@ -65,8 +65,9 @@ class World:
     contiguous, B as it likes; those of this module also take ``blocks(seed, start)``. adversary : a kernel, see
     `hedgelab.adversaries`, with `settings` (P,) and a state of `memory` rows.
     means : (N,) mean losses where they are the same for all rounds and seeds, else None. mean_losses :
-    ``mean_losses(seed, start, count)`` returns the means (count, N) of those rounds, None where there are none. Raises
-    ValueError naming each field that does not fit.
+    ``mean_losses(seed, start, count)`` returns the means (count, N) of those rounds, None where there are none.
+    stationary : whether losses are independent over rounds with one mean a drafter under each seed. Raises ValueError
+    naming each field that does not fit.
 
     >>> world = World("halves", 2, 3, blocks=lambda seed: iter([np.full((2, 3), 0.5)]))
     >>> world, world.array().tolist()
@@ -82,6 +83,7 @@ class World:
     memory: int = 1
     means: NDArray[np.float64] | None = None
     mean_losses: Means | None = None
+    stationary: bool = False
 
     def __post_init__(self) -> None:
         problems = [
@@ -207,9 +209,11 @@ def _stochastic(
     *,
     means: Matrix | None = None,
     concentration: float | None = None,
+    stationary: bool = False,
 ) -> World:
     fill = functools.partial(_fill, mean_losses, concentration)
-    return World(name, T, N, functools.partial(_blocks, T, N, fill), means=means, mean_losses=mean_losses)
+    blocks = functools.partial(_blocks, T, N, fill)
+    return World(name, T, N, blocks, means=means, mean_losses=mean_losses, stationary=stationary)
 
 
 # ------------------------------------------------------------------ stationary
@@ -238,6 +242,7 @@ def fair_coins(T: int, N: int) -> World:
         functools.partial(_blocks, T, N, _fill_coins),
         means=means,
         mean_losses=functools.partial(_constant, means),
+        stationary=True,
     )
 
 
@@ -262,6 +267,7 @@ def iid(T: int, means: ArrayLike, *, kind: str = "bernoulli", concentration: flo
         functools.partial(_constant, m),
         means=m,
         concentration=float(concentration) if kind == "beta" else None,
+        stationary=True,
     )
 
 
@@ -287,7 +293,8 @@ def gap(T: int, N: int, gap: float, *, mean: float = 0.5, best: int | None = Non
         problems += [] if best is None else _whole("best", best, 0, N - 1)
     _refuse(problems)
     mean_losses = functools.partial(_gap_means, N, gap, mean, best)
-    return _stochastic("gap", T, N, mean_losses, means=None if best is None else mean_losses(0, 0, 1)[0])
+    means = None if best is None else mean_losses(0, 0, 1)[0]
+    return _stochastic("gap", T, N, mean_losses, means=means, stationary=True)
 
 
 # ------------------------------------------------------------------ means that move

@@ -114,7 +114,7 @@ def test_tuned_rate(n, delay, width):
 
 
 def test_rate_tuned_without_the_delay_breaks_the_bound():
-    # theory.md section 4: N = 2, T = 2000, delay 13; the bound is 137, and the rate tuned to T alone pays 174
+    # N = 2, T = 2000, delay 13; the bound is 137, and the rate tuned to T alone pays 174
     horizon, delay = 2000, 13
     bound = bounds.hedge(horizon, 2, delay=delay)
     assert round(bound) == 137
@@ -365,7 +365,7 @@ def test_squint_is_within_the_closed_form_and_its_integral_is_right():
 
 
 def test_normalhedge_reference_point():
-    assert round(bounds.normalhedge(512, 7)) == 353  # theory.md section 5
+    assert round(bounds.normalhedge(512, 7)) == 353
     best = bounds.normalhedge(512, 7)
     assert all(bounds.normalhedge(512, 7, b=b) >= best for b in np.linspace(0.01, 0.5, 50))
     assert bounds.normalhedge(10**7, 7) < bounds.normalhedge(10**7, 7, b=0.5) / 2

@@ -22,7 +22,7 @@ def test_contest_is_play_over_seeds():
         assert rows.tolist() == [game.regret_at.tolist() for game in games]
         final = result.final(name)
         values = np.array([game.regret for game in games])
-        half = 1.96 * values.std(ddof=1) / math.sqrt(3)
+        half = 4.302653 * values.std(ddof=1) / math.sqrt(3)  # Student's t, two degrees of freedom
         assert final == pytest.approx((values.mean(), values.mean() - half, values.mean() + half))
     assert result.unit == pytest.approx(math.sqrt(300 * math.log(4) / 2))
     assert "hedge_path" in result.notes["hedge"][0]
@@ -36,8 +36,10 @@ def test_contest_is_play_over_seeds():
         (lambda: contest([[0.5]], ["hedge", "hedge"]), "a learner of its own, got hedge, hedge"),
         (lambda: contest([[0.5]], ["hedge"], seeds=0), "seeds must be at least 1"),
         (lambda: world_of("nowhere", 10, 2), "no world 'nowhere'; there are fair-coins"),
-        (lambda: world_of("gap", 10, 2), "gap"),
-        (lambda: world_of("gap", 10, 2, gap=0.1, speed=3), "speed"),
+        (lambda: world_of("gap", 10, 2, gap=0.1, speed=3), "no setting speed; it has gap, mean, best"),
+        (lambda: world_of("greedy", 10, 2, gap=0.1), "no setting gap; it has none"),
+        (lambda: world_of("gone.npy"), "no file 'gone.npy'"),
+        (lambda: world_of("x.npy", 10), "has its own rounds"),
         (lambda: world_of("x.npy", 10, 2, gap=0.1), "takes no settings"),
     ],
 )
@@ -46,17 +48,9 @@ def test_bad_arguments(call, words):
         call()
 
 
-SETTINGS = {
-    "gap": {"gap": 0.2},
-    "drifting": {"speed": 0.01},
-    "switching": {"switches": 3.0, "gap": 0.2},
-    "block": {"length": 5.0},
-}
-
-
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_world_of_the_command_line(name):
-    world = world_of(name, 50, 4, **SETTINGS.get(name, {}))
+    world = world_of(name, 50, 4)
     assert hl.play(world, "hedge").rounds == 50
 
 
@@ -83,12 +77,16 @@ def test_command_line(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["gap", "--world", "gap"], "--world needs NAME=NUMBER"),
+        (["gap", "--world", "gap"], "--world needs NAME=VALUE"),
+        (["gap", "--world", "gpa=1"], "no setting gpa; it has gap, mean, best"),
+        (["switching", "--world", "at=noon"], "at"),
+        (["gap", "--learner", "all", "--learner", "hedge"], "--learner all goes alone"),
+        (["gap", "--learner", "my.py"], "FILE.py:NAME"),
         (["nowhere"], "no world 'nowhere'"),
         (["gap", "--learner", "hedge", "--learner", "ucb1", "--set", "scale=1"], "--set goes with one --learner"),
         (["gap", "--learner", "hedge", "--learner", "hedge"], "given twice"),
         (["gap", "--delay-mode", "qpm-d"], "for learners with bandit feedback"),
-        (["missing.npy"], "missing.npy"),
+        (["missing.npy"], "has its own rounds"),
     ],
 )
 def test_errors_are_one_line(arguments, words):

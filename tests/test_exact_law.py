@@ -118,7 +118,7 @@ def test_gamma_in_place_of_alpha_would_be_seen(monkeypatch):
 
 
 def two_state_mat(coin_against):
-    """MAT of theory.md's test case: uniform i.i.d. target on {a, b}; after a, q = p; after b, q = (1, 0); K = 2.
+    """MAT of a case with two states: uniform i.i.d. target on {a, b}; after a, q = p; after b, q = (1, 0); K = 2.
 
     The token before a round is a Markov chain. Its transitions and the mean committed length come from the first
     rounds of replays over all texts of k + 1 rows and all cells of the coins, so the value is exact.

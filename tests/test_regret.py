@@ -224,3 +224,15 @@ def test_second_order_equals_loops(world, T, n):
         second_order(losses, probs[:, :0])
     with pytest.raises(ValueError, match="a distribution"):
         second_order(losses, 2 * probs)
+
+
+def test_student_interval():
+    # 97.5% quantiles from tables
+    for degrees, quantile in ((1, 12.7062), (2, 4.30265), (4, 2.77645), (9, 2.26216), (29, 2.04523), (200, 1.97190)):
+        assert hl.regret.student_quantile(degrees) == pytest.approx(quantile, abs=1e-4)
+    rows = np.array([[1.0, 5.0], [3.0, 5.0], [5.0, 5.0]])
+    mean, low, high = hl.regret.mean_interval(rows)
+    assert mean.tolist() == [3, 5]
+    assert (high - mean).tolist() == pytest.approx([4.30265 * 2 / 3**0.5, 0], abs=1e-4)
+    assert (mean - low).tolist() == pytest.approx((high - mean).tolist())
+    assert np.isnan(hl.regret.mean_interval(rows[:1])[1]).all()

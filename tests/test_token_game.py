@@ -198,17 +198,54 @@ def test_integers_and_flags_are_losses():
 
 def test_caveats_say_what_voids_a_theorem():
     losses = np.random.default_rng(0).random((20, 2))
-    assert hl.play(losses, "normalhedge").caveats == ()
+    coins = worlds.fair_coins(20, 2)
+    for name in ("normalhedge", "hedge", "exp3", "uniform", "squint"):
+        assert hl.play(losses, name).caveats == ()
+    for name in ("ucb1", "successive-elimination", "ucbspec"):
+        assert hl.play(coins, name).caveats == ()
+        for other in (losses, worlds.alternating(20, 2), worlds.greedy(20, 2)):
+            assert hl.play(other, name).caveats[0] == (
+                "its bound is for losses independent over rounds, with one mean a drafter"
+            )
+    words = {
+        "moss": "needs the horizon",
+        "exp3-p": "needs the horizon",
+        "ucb-tuned": "needs beta above",
+        "kl-ucb": "asymptotic",
+        "thompson-gauss": "order only",
+        "explore-then-commit": "may grow linearly",
+        "normalhedge-bh": "no bound with constants",
+        "banditspec-release": "no bound with constants",
+    }
+    for name, word in words.items():
+        assert word in hl.play(coins, name).caveats[0], name
+    assert hl.play(coins, hl.learner("moss", horizon=20)).caveats == ()
+    assert "horizon = T" in hl.play(coins, hl.learner("moss", horizon=21)).caveats[0]
+    assert any("c = 3" in note for note in hl.play(coins, "kl-ucb").caveats)
+    assert "one-hot play" in hl.play(worlds.greedy(20, 2), "ftpl").caveats[0]
+    assert "pseudo-regret" in hl.play(worlds.greedy(20, 2), "exp3").caveats[0]
+    # late losses
     assert hl.play(losses, "normalhedge", delay=2, delay_mode="padded").caveats == ()
     assert "no bound is proved for 'normalhedge'" in hl.play(losses, "normalhedge", delay=2).caveats[0]
     assert "hedge_path" in hl.play(losses, "hedge", delay=2).caveats[0]
-    assert hl.play(losses, "hedge").caveats == ()
-    assert "the picks drawn" in hl.play(losses, "ucb1", delay=1, delay_mode="qpm-d").caveats[0]
+    late = hl.play(coins, "banditspec-release", delay=2).caveats[-1]
+    assert late == "no bound is proved for 'banditspec-release' on late losses"
+    assert "the picks drawn" in hl.play(coins, "ucb1", delay=1, delay_mode="qpm-d").caveats[0]
+    # decoding
     trace = hl.sample_trace("greedy").select([0])
     notes = hl.replay(trace, "hedge", feedback="censored").caveats
     assert any("biased" in note for note in notes)
     assert any("depend on the picks" in note for note in hl.replay(trace, "ucb1").caveats)
     assert hl.replay(trace, "hedge", delay_mode="padded", carry_over=True).caveats == ()
+    own = hl.Learner("own", lambda params, n: np.ones((1, n)), lambda *a: a[-1].fill(1 / len(a[-1])), lambda *a: None)
+    assert hl.play(losses, own).caveats == ("no bound is registered for 'own'",)
+
+
+def test_results_print_short():
+    game = hl.play([[0, 1], [0, 1]], "hedge")
+    assert repr(game) == "<Game of 'hedge' in 'given losses': 2 rounds, regret 0.6911>"
+    run = hl.replay(hl.sample_trace("greedy").select([0]), "fixed")
+    assert repr(run).startswith("<Replay of 'fixed' on 'greedy': ")
 
 
 def test_log_times():

@@ -73,5 +73,5 @@ LEARNER = Learner(
     play=play,
     observe=observe,
     bound="sqrt(3 C_T (ln N + ln B)), B = 1 + 1.5 mean(1 + ln(1 + C_T)), C the sizes of the regrets",
-    reference="Luo & Schapire 2015; bound to one drafter derived in the file",
+    reference="Luo & Schapire 2015; bound to one drafter from its lemma, see the file",
 )

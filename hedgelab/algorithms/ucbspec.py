@@ -7,7 +7,9 @@ loss = 1 - (Y - 1)/K, so mean_Y = 1 + K mean(1 - loss): dividing index - 1 by K 
 
     mean(1 - loss) + (1/2) sqrt((1 + n) / n^2 (1 + 2 ln(N t^2 sqrt(1 + n) / delta)))
 
-Regret is in rounds: those of the policy less those of the best drafter until the text is out.
+Y lies in an interval of width K, so it is K/2-subgaussian: the width is the self-normalised bound of Abbasi-Yadkori,
+Pal and Szepesvari 2011. Regret is in rounds: those of the policy less those of the best drafter until the text is
+out; `hedgelab.bounds.ucbspec` bounds it, proof and constants there.
 """
 
 from __future__ import annotations
@@ -57,6 +59,6 @@ LEARNER = Learner(
     observe=observe,
     feedback="bandit",
     parameters={"delta": Parameter(0.5, "failure probability of the bounds", low=1e-9, high=1.0)},
-    bound="O(ln T) more rounds than the best drafter's, stationary means (constants unconfirmed)",
+    bound="O(ln T) more rounds than the best drafter's, stationary means (constants: bounds.ucbspec)",
     reference="Hou et al. 2025, arXiv 2505.15141",
 )
