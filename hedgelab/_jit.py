@@ -12,6 +12,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import threading
 import types as python_types
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from numba.core import config as _numba_config
 
 config: Any = _numba_config  # its names are set at run time
 
-__all__ = ["cache_folder", "kernel", "plain", "source_hash", "uncompiled"]
+__all__ = ["cache_folder", "compiled_once", "kernel", "plain", "source_hash", "uncompiled"]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -55,9 +56,13 @@ def cache_folder() -> Path | None:
     """
     base = config.CACHE_DIR or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hedgelab")
     folder = Path(base) / f"kernels-{source_hash()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)  # being allowed to, by the file modes, is not enough everywhere
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+    except OSError:
+        pass
     there = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent)), folder)
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        return folder
     warnings.warn(f"kernels are compiled anew in each process: cannot write to {there}", stacklevel=2)
     return None
 
@@ -84,6 +89,22 @@ def kernel(function: Callable[..., Any]) -> Any:
         return numba.njit(function, error_model="numpy", nogil=True, boundscheck=True)
     with _our_cache_folder():
         return numba.njit(function, cache=cache_folder() is not None, error_model="numpy", nogil=True)
+
+
+_COMPILING = threading.Lock()
+
+
+def compiled_once(function: Any, signature: Any) -> Any:
+    """Return `function` compiled for this signature, or from the cache, and for no other; threads wait for one another.
+
+    The plain function where compilation is switched off.
+    """
+    if hasattr(function, "compile"):
+        with _COMPILING:
+            if not function.overloads:
+                function.compile(signature)
+                function.disable_compile()
+    return function
 
 
 def plain(substitute: Callable[..., Any]) -> Callable[[Any], Any]:

@@ -50,7 +50,7 @@ def _plain_errors() -> Iterator[None]:
     # traceback
     try:
         yield
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, MemoryError) as error:
         if any(frame.filename in _USER_FILES for frame in traceback.extract_tb(error.__traceback__)):
             raise  # in the user's own code: the place matters
         Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escaped(str(error))}")
@@ -101,6 +101,11 @@ def _progress(label: str, total: int) -> Iterator[Advance]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda steps: bar.advance(task, steps)
+
+
+def _check_suffix(figure: Path) -> None:
+    if figure.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"figure: {str(figure)!r} must end in .png, .pdf or .svg")
 
 
 def _learner_from_file(reference: str) -> Learner:
@@ -223,8 +228,7 @@ def demo(
     from hedgelab.comparison import STREAMS, compare, default_learners, regret_curves
 
     with _plain_errors():
-        if figure.suffix.lower() not in (".png", ".pdf", ".svg"):
-            raise ValueError(f"figure: {str(figure)!r} must end in .png, .pdf or .svg")
+        _check_suffix(figure)
         figure.parent.mkdir(parents=True, exist_ok=True)
         recorded = _open(trace)
         # 5 drafts a round unless the trace holds fewer
@@ -316,6 +320,8 @@ def play_game(
     from hedgelab.contest import contest, world_of
 
     with _plain_errors():
+        if figure:
+            _check_suffix(figure)
         policies = _learners(learner, setting)
         own: dict[str, float | str] = {}
         for item in world_setting or ():

@@ -67,8 +67,7 @@ def world_of(
     if unknown:
         raise ValueError(f"world {name!r} has no setting {', '.join(unknown)}; it has {', '.join(known) or 'none'}")
     whole = {
-        key: int(value) if isinstance(value, float) and value == int(value) else value
-        for key, value in settings.items()
+        key: int(value) if isinstance(value, float) and value.is_integer() else value for key, value in settings.items()
     }
     return WORLDS[name][0](
         10_000 if rounds is None else rounds, 16 if drafters is None else drafters, **{**WORLDS[name][1], **whole}

@@ -136,8 +136,9 @@ class Learner:
         for name, parameter in self.parameters.items():
             value = self.values.get(name, parameter.default)
             if isinstance(value, str):
-                if value not in drafters and not value.isdecimal():
-                    raise ValueError(f"learner {self.name!r}: no drafter {value!r}; there are {', '.join(drafters)}")
+                if value not in drafters and not (value.isdecimal() and len(value) < 10):
+                    there = ", ".join(drafters) or "no names here, give its index"
+                    raise ValueError(f"learner {self.name!r}: no drafter {value!r}; there are {there}")
                 value = drafters.index(value) if value in drafters else int(value)
             numbers.append(math.nan if value is None else float(value))
         return np.array(numbers, dtype=np.float64)

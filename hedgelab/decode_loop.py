@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numba import boolean, float32, float64, int32, int64
 
-from hedgelab._jit import kernel, uncompiled
+from hedgelab._jit import compiled_once, kernel, uncompiled
 from hedgelab.coins import COIN, fill
 from hedgelab.contract import OBSERVE, PLAY, RNG
 from hedgelab.feedback import ACCEPTANCE, row_losses, rows_until_known
@@ -313,14 +313,10 @@ _SIGNATURE = int64(
 )
 
 
-@cache
 def compiled_engine() -> Any:
     """Return the engine, compiled or from the cache."""
     # The explicit signature takes learners as function pointers: one compiled engine serves them all.
-    if hasattr(replay_part, "compile"):
-        replay_part.compile(_SIGNATURE)
-        replay_part.disable_compile()
-    return replay_part
+    return compiled_once(replay_part, _SIGNATURE)
 
 
 @cache

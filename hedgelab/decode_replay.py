@@ -238,6 +238,9 @@ def replay(
     loss, code = loss_of(objective, estimator)
     feedback = _choice("feedback", feedback or ("bandit" if policy.feedback == "bandit" else "delayed"), FEEDBACK)
     _choice("granularity", granularity, GRANULARITY)
+    for name, value in (("carry_over", carry_over), ("context", context), ("token_game", token_game)):
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
     _choice("delay_mode", delay_mode, DELAY_MODES)
     seed, replicate = coin_place(seed, replicate)
     if feedback == "censored" and (objective != "length" or token_game):

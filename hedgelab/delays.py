@@ -41,7 +41,8 @@ def per_round(delay: ArrayLike, rounds: int) -> NDArray[np.int64]:
     """
     given = np.asarray(delay)
     if given.dtype.kind not in "iu" or given.ndim > 1:
-        raise ValueError(f"delay must be a whole number, or one a round, got {delay!r}")
+        what = repr(delay) if given.ndim == 0 else f"{given.dtype} of shape {given.shape}"
+        raise ValueError(f"delay must be a whole number, or one a round, got {what}")
     if given.ndim == 1 and given.shape != (rounds,):
         raise ValueError(f"delay must have one entry for each of {rounds} rounds, got {given.shape[0]}")
     if given.size and int(given.min()) < 0:
@@ -73,6 +74,12 @@ def most_outstanding(delay: ArrayLike, rounds: int) -> int:
     return int(missing(delay, rounds).max(initial=0))
 
 
+def _draft_length(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= LONGEST_DRAFT:
+        raise ValueError(f"k must be a whole number in [1, {LONGEST_DRAFT}], got {k!r}")
+    return int(k)
+
+
 def decode(committed: ArrayLike, k: int, *, objective: str = "length") -> NDArray[np.int64]:
     """Return the delays, in tokens, that a decode loop made: one a row of the sequence whose loss becomes known.
 
@@ -85,12 +92,10 @@ def decode(committed: ArrayLike, k: int, *, objective: str = "length") -> NDArra
     >>> decode([3, 1, 3], 2).tolist()
     [2, 1, 1, 3, 2, 1]
     """
-    lengths = np.asarray(committed)
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= LONGEST_DRAFT:
-        raise ValueError(f"k must be a whole number in [1, {LONGEST_DRAFT}], got {k!r}")
+    lengths, k = np.asarray(committed), _draft_length(k)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or ((lengths < 1) | (lengths > k + 1)).any():
         raise ValueError(f"committed must be a vector of whole numbers in [1, {k + 1}]")
-    lag = rows_until_known(loss_of(objective, None)[0], int(k))
+    lag = rows_until_known(loss_of(objective, None)[0], k)
     ends = np.repeat(np.cumsum(lengths), lengths)  # of each row, the first row after its round
     known = ends[lag - 1 :]
     return (known - np.arange(len(known)) - 1).astype(np.int64)
@@ -105,7 +110,8 @@ def outstanding_in_decoding(k: int, *, objective: str = "length") -> int:
     >>> outstanding_in_decoding(5), outstanding_in_decoding(5, objective="acceptance")
     (9, 5)
     """
-    return int(k) + rows_until_known(loss_of(objective, None)[0], int(k)) - 1
+    k = _draft_length(k)
+    return k + rows_until_known(loss_of(objective, None)[0], k) - 1
 
 
 def stale_hedge(rounds: int, n: int, *, delay: ArrayLike = 0, loss_range: float = 1.0) -> Learner:

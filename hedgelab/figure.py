@@ -107,6 +107,11 @@ def _speeds(axes: Axes, comparison: Comparison) -> None:
     axes.set_title("b  Committed tokens per round by domain, with 95% intervals over prompts")
 
 
+def _plain_text(name: str) -> str:
+    """Return a legend's text: no formulas, and nothing hidden by a leading underscore."""
+    return " " * name.startswith("_") + name.replace("$", r"\$")
+
+
 def draw_contest(contest: Contest, path: Path) -> None:
     """Write the regret curves of a token game to `path`; its suffix chooses the format."""
     from matplotlib import rc_context
@@ -130,7 +135,7 @@ def draw_contest(contest: Contest, path: Path) -> None:
                 middle,
                 linestyle=dashes[contest.feedback[name]],
                 color=colour,
-                label=name,
+                label=_plain_text(name),
                 linewidth=1.4,
                 marker=MARKERS[place // len(CYCLE) % len(MARKERS)],
                 markevery=(place % 5, 5),
@@ -142,8 +147,9 @@ def draw_contest(contest: Contest, path: Path) -> None:
             unit = np.sqrt(contest.times * np.log(contest.drafters) / 2)
             axes.plot(contest.times, unit, color="#000000", linewidth=0.8, linestyle="-.", label="sqrt(t ln N / 2)")
         axes.set_xscale("log")
+        highest = max(float(np.nanmax(rows)) for rows in contest.regret.values())
+        axes.set_ylim(0.1, 2.0 * max(highest, contest.unit, 1.0))  # first: a log scale would look for positive values
         axes.set_yscale("log", nonpositive="clip")
-        axes.set_ylim(bottom=0.1)
         axes.set_xlabel("rounds t")
         axes.set_ylabel("regret to the best fixed drafter")
         late = f", delay {contest.settings['delay']}" if contest.settings["delay"] else ""

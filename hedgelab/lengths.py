@@ -22,7 +22,6 @@ The exact E Y needs the laws of all paths: `hedgelab.token_worlds.TokenWorld.exp
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numba
@@ -30,7 +29,7 @@ import numpy as np
 from numba import float64, int64, void
 from numpy.typing import ArrayLike, NDArray
 
-from hedgelab._jit import kernel
+from hedgelab._jit import compiled_once, kernel
 
 __all__ = ["ESTIMATORS", "censored", "committed_lengths", "plug_in", "rao_blackwell", "realised"]
 
@@ -99,14 +98,10 @@ def _lengths(alpha, gamma, drafts, estimator, out):
             committed_lengths(none, none, alpha, gamma, row, drafts[row], estimator, no_columns, columns, out[row])
 
 
-@cache
 def _compiled_lengths() -> Any:
     """Return the kernel above, compiled or from the cache: once for every layout of its arrays."""
-    if hasattr(_lengths, "compile"):
-        given = numba.types.Array(float64, 3, "A", readonly=True)
-        _lengths.compile(void(given, given, int64[::1], int64, float64[:, ::1]))
-        _lengths.disable_compile()
-    return _lengths
+    given = numba.types.Array(float64, 3, "A", readonly=True)
+    return compiled_once(_lengths, void(given, given, int64[::1], int64, float64[:, ::1]))
 
 
 def _whole(name: str, value: int) -> int:
@@ -158,6 +153,9 @@ def _estimates(
     drafts: NDArray[np.int64] | None,
     offsets: ArrayLike | None = None,
 ) -> NDArray[np.float64]:
+    for name, values in (("alpha", alpha), ("gamma", gamma)):
+        if values is None and name in _NEEDS[estimator]:
+            raise ValueError(f"estimator {estimator} needs {_NEEDS[estimator]}")
     known = {}
     if alpha is not None:
         known["alpha"] = _by_depth("alpha", alpha, k, nan_allowed=False)

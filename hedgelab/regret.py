@@ -31,6 +31,7 @@ __all__ = [
     "sum_interval",
     "token_game",
     "tracking",
+    "whole_times",
 ]
 
 
@@ -88,6 +89,17 @@ def sum_interval(values: ArrayLike, counts: NDArray[np.float64]) -> Interval:
     terms = np.asarray(values, np.float64)
     low, high = np.quantile(counts @ terms, [0.025, 0.975])
     return Interval(float(terms.sum()), float(low), float(high))
+
+
+def whole_times(times: ArrayLike, most: int | None = None) -> NDArray[np.int64]:
+    """Return `times` (M,) as int64. Raises ValueError unless they are increasing whole numbers in [1, most]."""
+    given = np.asarray(times)
+    right = given.ndim == 1 and (given.dtype.kind in "iu" or given.size == 0)
+    wanted = given.astype(np.int64) if right else np.zeros(1, np.int64)
+    if (np.diff(wanted) <= 0).any() or (wanted < 1).any() or (most is not None and (wanted > most).any()):
+        limit = "of at least 1" if most is None else f"in [1, {most}]"
+        raise ValueError(f"times must be increasing whole numbers {limit}")
+    return wanted
 
 
 @cache
@@ -203,9 +215,7 @@ def token_game(run: Replay, times: ArrayLike) -> TokenGame:
         raise ValueError("the token game has a play at every row: granularity must be token, and feedback not bandit")
     if run.trace.sequences > 1 and not run.settings["carry_over"]:
         raise ValueError("the learner started afresh for each sequence: one regret curve needs carry_over=True")
-    wanted = np.asarray(times, dtype=np.int64)
-    if wanted.ndim != 1 or (np.diff(wanted) <= 0).any() or (wanted < 1).any():
-        raise ValueError("times must be increasing whole numbers of at least 1")
+    wanted = whole_times(times)
     objective, estimator = loss_of(run.settings["objective"], run.settings["estimator"])
     progress = np.zeros(2, np.int64)
     totals = np.zeros(1 + len(run.trace.drafters))

@@ -19,7 +19,7 @@ from hedgelab._jit import uncompiled
 from hedgelab.contract import Learner
 from hedgelab.decode_replay import fresh_state, resolve, whole
 from hedgelab.delays import MODES, most_outstanding, per_round
-from hedgelab.regret import SecondOrder, second_order
+from hedgelab.regret import SecondOrder, second_order, whole_times
 from hedgelab.token_loop import BOLD, QPM_D, QUEUE, compiled_game, no_adversary, plain_game
 from hedgelab.worlds import World
 
@@ -111,7 +111,12 @@ def _world(losses: Any) -> World:
     """Return a world of given losses (T, N), which are read a block at a time."""
     if isinstance(losses, World):
         return losses
-    given = losses if hasattr(losses, "shape") and hasattr(losses, "dtype") else np.asarray(losses)
+    try:
+        given = losses if isinstance(losses, np.ndarray) else np.asarray(losses)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"losses must be a World or an array (rounds, drafters): {error}") from error
+    if isinstance(given, np.ma.MaskedArray):
+        raise ValueError("losses must not be masked: every drafter has a loss in every round")
     if len(given.shape) != 2 or 0 in given.shape or given.dtype.kind not in "fiub":
         raise ValueError(
             f"losses must be a World or real numbers of shape (rounds, drafters), got {given.dtype} {given.shape}"
@@ -135,17 +140,13 @@ def _blocks(world: World, seed: int) -> Iterator[NDArray[np.float64]]:
         done += here
 
 
-def _delays(delay: ArrayLike, rounds: int, mode: str) -> tuple[NDArray[np.int64], int, bool, int]:
-    """Return (delays with -1 for never, slots of the ring, whether losses arrive in order, most outstanding)."""
+def _delays(delay: ArrayLike, rounds: int, mode: str) -> tuple[NDArray[np.int64], int, int]:
+    """Return (delays with -1 for losses that never come, slots of the ring, most outstanding)."""
     delays = per_round(delay, rounds)
     if mode == "padded":
         delays = np.full(rounds, delays.max(initial=0), np.int64)
-    outstanding = most_outstanding(delays, rounds)
     revealed = np.minimum(delays, rounds) + np.arange(rounds) < rounds
-    longest = int(delays[revealed].max(initial=0))
-    delays = np.where(delays > longest, -1, delays)
-    due = delays + np.arange(rounds)
-    return delays, longest + 1, bool((delays >= 0).all() and (np.diff(due) >= 0).all()), outstanding
+    return np.where(revealed, delays, -1), int(delays[revealed].max(initial=0)) + 1, most_outstanding(delays, rounds)
 
 
 def play(
@@ -196,11 +197,8 @@ def play(
     seed = whole("seed", seed, 0, 2**56 - 1)
     world = _world(losses)
     rounds, n = world.rounds, world.drafters
-    delays, ring, in_order, outstanding = _delays(delay, rounds, delay_mode)
-    at = log_times(rounds) if times is None else np.asarray(times)
-    if at.ndim != 1 or at.dtype.kind not in "iu" or (np.diff(at) <= 0).any() or (at < 1).any() or (at > rounds).any():
-        raise ValueError(f"times must be increasing whole numbers in [1, {rounds}]")
-    at = at.astype(np.int64)
+    delays, ring, outstanding = _delays(delay, rounds, delay_mode)
+    at = log_times(rounds) if times is None else whole_times(times, rounds)
 
     params, fresh = fresh_state(policy, n)
     adversary = world.adversary or no_adversary
@@ -216,12 +214,14 @@ def play(
     copies = outstanding + 1 if mode == BOLD else 1
     rng, world_rng = (np.random.Generator(np.random.PCG64([seed, stream])) for stream in (0, 1))
     carried = (
-        np.array([0, 0, -1]),  # clock
+        np.array([0, -1]),  # clock
         np.zeros(copies, np.bool_),
         np.zeros((ring, n)),
         np.zeros((ring, n)),
         np.zeros(ring, np.int64),
         np.zeros(ring, np.int64),
+        np.full(ring, -1, np.int64),
+        np.full(ring, -1, np.int64),
         np.full(ring, -1, np.int64),
         np.zeros(n),
         np.full(n, -1, np.int64),  # queues by drafter
@@ -236,6 +236,8 @@ def play(
     probs_kept, losses_kept = (np.empty((rounds if record else 0, n)) for _ in range(2))
     done = 0
     for given in _blocks(world, seed):
+        if not isinstance(given, np.ndarray) or given.dtype.kind not in "fiub":
+            raise ValueError(f"{world.name}: blocks must be arrays of real numbers, got {type(given).__name__}")
         block = np.ascontiguousarray(given, dtype=np.float64)
         if block.shape[1:] != (n,) or done + len(block) > rounds:
             raise ValueError(
@@ -257,7 +259,6 @@ def play(
             block,
             delays[here],
             mode,
-            in_order,
             policy.feedback == "bandit",
             *carried,
             totals,
@@ -288,7 +289,7 @@ def play(
             "world": world.name,
             "feedback": feedback,
             "delay_mode": delay_mode,
-            "longest_delay": int(delays.max(initial=0)),
+            "longest_delay": int(per_round(delay, rounds).max(initial=0)),
             "most_outstanding": outstanding,
             "copies": copies,
             "seed": seed,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import boolean, float64, int32, int64
 
-from hedgelab._jit import kernel, uncompiled
+from hedgelab._jit import compiled_once, kernel, uncompiled
 from hedgelab.contract import ADVERSARY, OBSERVE, PLAY, RNG
 from hedgelab.decode_loop import draw, given_array, is_distribution
 from hedgelab.lanes import count_outside, lane_moments
@@ -53,7 +53,6 @@ def play_block(
     losses,
     delays,
     mode,
-    in_order,
     own_entry_only,
     clock,
     waits,
@@ -61,7 +60,9 @@ def play_block(
     slot_losses,
     slot_pick,
     slot_copy,
-    slot_due,
+    slot_next,
+    due_first,
+    due_last,
     held,
     heads,
     tails,
@@ -83,16 +84,18 @@ def play_block(
     of round s + delay, never where the delay is -1; own_entry_only: to the learner, the pick's entry alone. Writes
     picks and round_loss (B,), regret at `times` (M,), and probs_out, losses_out (B, N) where not empty.
 
-    Carried from block to block: clock (3,) = the oldest round whose loss is not revealed, how many times have passed,
-    and QPM-D's waiting pick (-1: none), which was drawn from held (N,); waits (copies,), whether a copy waits for a
-    loss; the ring of G = longest delay + 1 slots, slot_* (G, ...); for QPM-D a queue of revealed losses a drafter:
-    heads, tails (N,), following, kept_loss (T,); totals (N,); sums (3,) = expected loss, loss of the picks, variance of
-    the losses under the plays.
+    Carried from block to block: clock (2,) = how many times have passed, and QPM-D's waiting pick (-1: none), which was
+    drawn from held (N,); waits (copies,), whether a copy waits for a loss; the ring of G = longest delay + 1 slots,
+    slot_* (G, ...), and lists of the rounds whose loss is revealed in one round: due_first, due_last (G,), slot_next;
+    for QPM-D a queue of revealed losses a drafter: heads, tails (N,), following, kept_loss (T,); totals (N,); sums
+    (3,) = expected loss, loss of the picks, variance of the losses under the plays.
     """
     n = losses.shape[1]
-    ring = slot_due.shape[0]
+    ring = slot_next.shape[0]
     context = np.empty(0)
     current = np.empty(n)
+    shown_probs = np.empty(n)
+    shown_totals = np.empty(n)
     for b in range(losses.shape[0]):
         t = first + b
         slot = t % ring
@@ -103,9 +106,9 @@ def play_block(
                 copy += 1
         if mode == QPM_D:
             # the base learner waits with its pick until a loss of that drafter is there; until then the pick is played
-            while clock[2] < 0 or heads[clock[2]] >= 0:
-                if clock[2] >= 0:
-                    pick = clock[2]
+            while clock[1] < 0 or heads[clock[1]] >= 0:
+                if clock[1] >= 0:
+                    pick = clock[1]
                     for i in range(n):
                         current[i] = np.nan
                     current[pick] = kept_loss[heads[pick]]
@@ -116,8 +119,8 @@ def play_block(
                 play(params, states[0], context, rng, held)
                 if not is_distribution(held):
                     return -1 - b
-                clock[2] = draw(held, rng.random())
-            pick = clock[2]
+                clock[1] = draw(held, rng.random())
+            pick = clock[1]
             for i in range(n):
                 probs[i] = 1.0 if i == pick else 0.0
         else:
@@ -128,7 +131,11 @@ def play_block(
                 return -1 - b
             pick = draw(probs, rng.random())
         if adaptive:
-            adversary(settings, memory, t, probs, totals, world_rng, current)
+            for i in range(n):  # copies, so that nothing the adversary writes but its losses counts
+                shown_probs[i] = probs[i]
+                shown_totals[i] = totals[i]
+                current[i] = np.nan
+            adversary(settings, memory, t, shown_probs, shown_totals, world_rng, current)
         else:
             for i in range(n):
                 current[i] = losses[b, i]
@@ -149,7 +156,7 @@ def play_block(
         if ring == 1 and delays[b] == 0 and mode != QPM_D:
             if own_entry_only:
                 _own_entry(current, pick)
-            observe(params, states[0], context, probs, pick, current)
+            observe(params, states[copy], context, probs, pick, current)
         else:
             for i in range(n):
                 slot_losses[slot, i] = current[i]
@@ -157,26 +164,19 @@ def play_block(
                 _own_entry(slot_losses[slot], pick)
             slot_pick[slot] = pick
             slot_copy[slot] = copy
-            slot_due[slot] = t + delays[b] if delays[b] >= 0 else -1
             waits[copy] = True
-        # reveal, oldest first
-        oldest = max(clock[0], t - ring + 1)
-        begin = end = oldest
-        if ring == 1 and mode != QPM_D:
-            pass  # no loss is late: revealed above, or never
-        elif in_order:  # losses arrive in the order of their rounds
-            while oldest <= t and slot_due[oldest % ring] <= t:
-                oldest += 1
-            end = oldest
-        else:
-            while oldest <= t and slot_due[oldest % ring] < t:
-                oldest += 1
-            begin, end = oldest, t + 1
-        clock[0] = oldest
-        for s in range(begin, end):
+            if delays[b] >= 0:  # into the list of what is revealed in that round, in the order of the rounds played
+                due = (t + delays[b]) % ring
+                slot_next[slot] = -1
+                if due_first[due] < 0:
+                    due_first[due] = t
+                else:
+                    slot_next[due_last[due] % ring] = t
+                due_last[due] = t
+        s = due_first[slot]
+        due_first[slot] = -1
+        while s >= 0:
             here = s % ring
-            if not in_order and slot_due[here] != t:
-                continue
             who = slot_pick[here]
             if mode == QPM_D:
                 kept_loss[s] = slot_losses[here, who]
@@ -189,12 +189,13 @@ def play_block(
             else:
                 observe(params, states[slot_copy[here]], context, slot_probs[here], who, slot_losses[here])
             waits[slot_copy[here]] = False
-        while clock[1] < times.shape[0] and times[clock[1]] == t + 1:
+            s = slot_next[here]
+        while clock[0] < times.shape[0] and times[clock[0]] == t + 1:
             best = np.inf
             for i in range(n):
                 best = min(best, totals[i])
-            regret[clock[1]] = sums[0] - best
-            clock[1] += 1
+            regret[clock[0]] = sums[0] - best
+            clock[0] += 1
     return losses.shape[0]
 
 
@@ -213,7 +214,6 @@ _SIGNATURE = int64(
     given_array(float64, 2),  # losses
     given_array(int64, 1),  # delays
     int64,  # mode
-    boolean,  # in_order
     boolean,  # own_entry_only
     int64[::1],  # clock
     boolean[::1],  # waits
@@ -221,7 +221,9 @@ _SIGNATURE = int64(
     float64[:, ::1],  # slot_losses
     int64[::1],  # slot_pick
     int64[::1],  # slot_copy
-    int64[::1],  # slot_due
+    int64[::1],  # slot_next
+    int64[::1],  # due_first
+    int64[::1],  # due_last
     float64[::1],  # held
     int64[::1],  # heads
     int64[::1],  # tails
@@ -238,13 +240,9 @@ _SIGNATURE = int64(
 )
 
 
-@cache
 def compiled_game() -> Any:
     """Return the engine, compiled or from the cache."""
-    if hasattr(play_block, "compile"):
-        play_block.compile(_SIGNATURE)
-        play_block.disable_compile()
-    return play_block
+    return compiled_once(play_block, _SIGNATURE)
 
 
 @cache

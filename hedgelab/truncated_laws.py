@@ -37,9 +37,9 @@ def gamma_interval(log_p: ArrayLike, log_q: ArrayLike, tail_p: ArrayLike, tail_q
     >>> round(float(low), 5), round(float(high), 5)
     (0.6, 0.8)
     """
-    overlap = np.exp(np.minimum(np.asarray(log_p, np.float64), np.asarray(log_q, np.float64))).sum(axis=-1)
-    rest = np.minimum(np.asarray(tail_p, np.float64), np.asarray(tail_q, np.float64))
-    return _widened(overlap, overlap + rest)
+    of_p, of_q = _logs(None, log_p=log_p, log_q=log_q)
+    overlap = np.exp(np.minimum(of_p, of_q)).sum(axis=-1)
+    return _widened(overlap, overlap + np.minimum(_tail("tail_p", tail_p), _tail("tail_q", tail_q)))
 
 
 def _widened(low: ArrayLike, high: ArrayLike) -> Interval:
@@ -50,15 +50,24 @@ def _record(ids: ArrayLike, **logs: ArrayLike) -> tuple[NDArray[np.integer], lis
     index = np.asarray(ids)
     if index.ndim < 1 or index.shape[-1] == 0 or not np.issubdtype(index.dtype, np.integer):
         raise ValueError(f"ids must be integers (..., M) with M >= 1, got {index.dtype} {index.shape}")
+    ordered = np.sort(index, axis=-1)
+    if (ordered[..., 1:] == ordered[..., :-1]).any():
+        raise ValueError("ids must name every token once")
+    return index, _logs(index.shape[-1], **logs)
+
+
+def _logs(entries: int | None, **logs: ArrayLike) -> list[NDArray[np.float64]]:
+    """Return log-probabilities (..., M); M = `entries` where that is known, else that of the first."""
     arrays = []
     for name, log in logs.items():
         array = np.asarray(log, dtype=np.float64)
-        if array.ndim < 1 or array.shape[-1] != index.shape[-1]:
-            raise ValueError(f"{name} must have shape (..., {index.shape[-1]}), as many entries as ids; {array.shape}")
-        if np.isnan(array).any() or (array > 1e-4).any():
+        if array.ndim < 1 or array.shape[-1] != (array.shape[-1] if entries is None else entries):
+            raise ValueError(f"{name} must have shape (..., {entries or 'M'}), one entry an id; got {array.shape}")
+        entries = array.shape[-1]
+        if np.isnan(array).any() or (array > 1e-4).any() or (np.exp(array).sum(axis=-1) > 1 + 1e-3).any():
             raise ValueError(f"{name} holds entries that are no log-probabilities")
         arrays.append(array)
-    return index, arrays
+    return arrays
 
 
 def _tail(name: str, tail: ArrayLike) -> NDArray[np.float64]:

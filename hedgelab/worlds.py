@@ -120,6 +120,11 @@ class World:
         out = np.empty((self.rounds, self.drafters))
         done = 0
         for losses in self.blocks(seed):
+            if np.shape(losses)[1:] != (self.drafters,) or done + len(losses) > self.rounds:
+                shape = (self.rounds, self.drafters)
+                raise ValueError(
+                    f"world {self.name!r}: a block of shape {np.shape(losses)} in a world of shape {shape}"
+                )
             out[done : done + len(losses)] = losses
             done += len(losses)
         if done != self.rounds:
@@ -130,9 +135,10 @@ class World:
 # ------------------------------------------------------------------ arguments
 
 
-def _whole(name: str, value: Any, low: int, high: float = math.inf) -> list[str]:
+def _whole(name: str, value: Any, low: int, high: float = 2**62) -> list[str]:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
-        return [f"{name} must be a whole number in [{low}, {high:g}], got {value!r}"]
+        most = f" in [{low}, {high:g}]" if high < 2**62 else f" of at least {low} (and below 2^62)"
+        return [f"{name} must be a whole number{most}, got {value!r}"]
     return []
 
 
@@ -320,8 +326,8 @@ def drifting(T: int, N: int, speed: float, *, mean: float = 0.5, amplitude: floa
     True
     """
     problems = [*_game(T, N), *_within("speed", speed, 0, 1), *_within("mean", mean, 0, 1)]
-    if not problems and not (0 < amplitude <= min(mean, 1 - mean)):
-        problems.append(f"amplitude must lie in (0, {min(mean, 1 - mean):g}], got {amplitude!r}")
+    if not problems and not (1e-9 <= amplitude <= min(mean, 1 - mean)):
+        problems.append(f"amplitude must lie in [1e-9, {min(mean, 1 - mean):g}], got {amplitude!r}")
     _refuse(problems)
     return _stochastic("drifting", T, N, functools.partial(_drift_means, N, speed, mean, amplitude))
 

@@ -377,3 +377,24 @@ def test_bad_records(change, words):
 def test_bad_laws(arguments, words):
     with pytest.raises(ValueError, match=words):
         acceptance.chain(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([5.0], [5.0], 0.1, 0.1), "log_p holds entries that are no log-probabilities"),
+        ((np.log([0.9, 0.9]), np.log([0.5, 0.5]), 0.0, 0.0), "log_p holds"),
+        ((np.log([0.5]), [np.nan], 0.5, 0.5), "log_q holds"),
+        ((np.log([0.5]), np.log([0.5]), 7, 0.5), "tail_p holds"),
+        ((np.log([0.5]), np.log([0.5]), 0.5, -3), "tail_q holds"),
+        ((np.log([0.5]), np.log([0.25, 0.25]), 0.5, 0.5), "log_q must have shape"),
+    ],
+)
+def test_truncated_records_are_checked(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        acceptance.gamma_interval(*arguments)
+
+
+def test_truncated_records_name_each_token_once():
+    with pytest.raises(ValueError, match="ids must name every token once"):
+        acceptance.chain_interval([3, 3], np.log([0.5, 0.3]), np.log([0.5, 0.3]), 0.2, 0.2, 3)

@@ -1,5 +1,6 @@
 """Learners side by side in the token game, from Python and from the command line."""
 
+import dataclasses
 import json
 import math
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import hedgelab as hl
 from hedgelab.cli import app
 from hedgelab.contest import WORLDS, contest, world_of
+from hedgelab.figure import draw_contest
 
 
 def test_contest_is_play_over_seeds():
@@ -80,6 +82,9 @@ def test_command_line(tmp_path):
         (["gap", "--world", "gap"], "--world needs NAME=VALUE"),
         (["gap", "--world", "gpa=1"], "no setting gpa; it has gap, mean, best"),
         (["switching", "--world", "at=noon"], "at"),
+        (["switching", "--world", "switches=inf"], "switches must be a whole number"),
+        (["block", "--world", "length=nan"], "length must be a whole number"),
+        (["gap", "--figure", "x.docx"], "must end in .png"),
         (["gap", "--learner", "all", "--learner", "hedge"], "--learner all goes alone"),
         (["gap", "--learner", "my.py"], "FILE.py:NAME"),
         (["nowhere"], "no world 'nowhere'"),
@@ -101,3 +106,13 @@ def test_replay_of_several_learners(tmp_path):
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert {"hedge", "metasd-onpath"} <= set(json.loads(result.stdout)["policies"])
+
+
+def test_any_name_can_be_drawn(tmp_path):
+    names = ("a$x^{$", "_hidden")
+    learners = [dataclasses.replace(hl.learner("hedge"), name=name) for name in names]
+    result = contest([[0, 1], [1, 0], [1, 0]], learners, seeds=2)
+    draw_contest(result, tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text()
+    assert "_hidden" in text
+    draw_contest(contest([[0.5]], ["hedge"], seeds=1), tmp_path / "single.png")  # one drafter, no regret

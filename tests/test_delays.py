@@ -59,6 +59,9 @@ def test_mean_delay_of_decoding():
         (lambda: delays.decode([1], 0), "k must be"),
         (lambda: delays.decode([1], 2, objective="speed"), "objective must be"),
         (lambda: delays.stale_hedge(0, 2), "rounds >= 1"),
+        (lambda: delays.outstanding_in_decoding(0), "k must be"),
+        (lambda: delays.outstanding_in_decoding(True), "k must be"),
+        (lambda: delays.outstanding_in_decoding(1.5), "k must be"),
     ],
 )
 def test_bad_arguments(call, words):

@@ -2,6 +2,9 @@
 
 import itertools
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +15,9 @@ import hedgelab as hl
 from experiments import twins
 from experiments.twins import game as twin_game
 from hedgelab import delays, worlds
+from hedgelab._jit import kernel
 from hedgelab.token_game import log_times
-from tests.sizes import few
+from tests.sizes import few, needs_jit
 
 DELAYS = {
     "none": lambda rng, t: 0,
@@ -21,6 +25,7 @@ DELAYS = {
     "given": lambda rng, t: rng.integers(0, 9, t),
     "some never": lambda rng, t: np.where(rng.random(t) < 0.1, 10**9, rng.integers(0, 5, t)),
     "past the end": lambda rng, t: t,
+    "now or never": lambda rng, t: np.where(rng.random(t) < 0.2, 10**9, 0),
 }
 
 
@@ -38,7 +43,7 @@ def test_play_equals_an_obvious_loop_and_plain_python(name, world, kind, mode, n
     if mode == "qpm-d" and not bandit:
         mode = "queue"
     losses, delay = rng.random((30, n)), DELAYS[kind](rng, 30)
-    if mode == "padded" and kind == "some never":
+    if mode == "padded" and kind in ("some never", "now or never"):
         delay = np.minimum(delay, 50)
     game = hl.play(losses, name, delay=delay, delay_mode=mode, seed=5, record=True)
     picks, expected = twin_game.play(
@@ -243,7 +248,7 @@ def test_caveats_say_what_voids_a_theorem():
 
 def test_results_print_short():
     game = hl.play([[0, 1], [0, 1]], "hedge")
-    assert repr(game) == "<Game of 'hedge' in 'given losses': 2 rounds, regret 0.6911>"
+    assert repr(game) == "<Game of 'hedge' in 'given losses': 2 rounds, regret 0.7355>"
     run = hl.replay(hl.sample_trace("greedy").select([0]), "fixed")
     assert repr(run).startswith("<Replay of 'fixed' on 'greedy': ")
 
@@ -252,3 +257,77 @@ def test_log_times():
     assert log_times(1).tolist() == [1]
     assert log_times(1000)[-1] == 1000
     assert (np.diff(log_times(12345)) > 0).all()
+
+
+def test_bold_teaches_the_copy_that_played_when_others_wait_for_ever():
+    # every loss that comes is in time; the first never does, so its copy is lost and the second one learns
+    delay = np.array([99, 0, 0, 0, 0])
+    game = hl.play([[1, 0]] * 5, "hedge", delay=delay, delay_mode="bold", record=True)
+    alone = hl.play([[1, 0]] * 4, "hedge", record=True)
+    np.testing.assert_array_equal(game.probs[1:], alone.probs)
+    assert game.settings["copies"] == 2
+    assert game.settings["longest_delay"] == 99
+
+
+def test_one_very_late_loss_costs_no_more_than_others():
+    rounds = few(200_000, 500)
+    losses = np.random.default_rng(0).random((rounds, 2))
+    delay = np.zeros(rounds, int)
+    delay[0] = rounds - 1
+    late = hl.play(losses, "hedge", delay=delay)
+    assert late.settings["most_outstanding"] == 1
+    assert late.regret == pytest.approx(hl.play(losses, "hedge").regret, abs=1.0)
+
+
+@kernel
+def _writes_one(settings, memory, t, probs, totals, rng, losses):
+    losses[0] = 0.5
+
+
+@kernel
+def _writes_all(settings, memory, t, probs, totals, rng, losses):
+    for i in range(losses.shape[0]):
+        losses[i] = 0.5
+        probs[i] = 7.0
+        totals[i] = -5.0
+
+
+def test_adversaries_must_write_every_loss_and_nothing_else_counts():
+    with pytest.raises(ValueError, match=r"partial: losses outside \[0, 1\] in round 0"):
+        hl.play(worlds.World("partial", 3, 2, adversary=_writes_one), "hedge")
+    game = hl.play(worlds.World("greedy for more", 3, 2, adversary=_writes_all), "hedge", record=True)
+    assert game.regret == 0.0
+    assert game.probs.tolist() == [[0.5, 0.5]] * 3
+
+
+@needs_jit
+def test_threads_may_compile_together():
+    # in a process of its own, where nothing is compiled yet
+    script = """
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np, hedgelab as hl
+losses = np.random.default_rng(0).random((300, 3))
+def job(seed):
+    return hl.play(losses, "hedge", seed=seed).picks.tolist(), hl.lengths.realised(losses, 2).sum()
+with ThreadPoolExecutor(8) as pool:
+    together = list(pool.map(job, range(16)))
+assert together == [job(seed) for seed in range(16)]
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parents[1])
+
+
+@pytest.mark.parametrize("times", [np.array([5, 1], "u1"), [1.9, 2.5], ["3"], [[1]], [2, 2], [0]])
+def test_times_must_increase(times):
+    with pytest.raises(ValueError, match="times must be increasing whole numbers"):
+        hl.play(np.ones((10, 2)), times=times)
+
+
+def test_blocks_and_arrays_that_are_no_losses():
+    for losses in (np.ma.masked_array([[0.5, 0.5]], [[1, 0]]), [[0.5], [0.5, 0.5]]):
+        with pytest.raises(ValueError, match="losses must"):
+            hl.play(losses)
+    words = worlds.World("words", 1, 2, blocks=lambda seed: iter([np.array([["a", "b"]])]))
+    with pytest.raises(ValueError, match="words: blocks must be arrays of real numbers"):
+        hl.play(words)
+    with pytest.raises(ValueError, match=r"a block of shape \(3, 2\) in a world of shape \(2, 2\)"):
+        worlds.World("long", 2, 2, blocks=lambda seed: iter([np.ones((3, 2))])).array()

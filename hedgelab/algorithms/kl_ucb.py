@@ -43,7 +43,7 @@ def variance_below(mean):
 
 @kernel
 def smallest_mean(mean, radius):
-    """Return the smallest r in [0, mean] with kl(mean, r) <= radius; a bound of 1e-308 or less is 0.
+    """Return the smallest r in [0, mean] with kl(mean, r) <= radius; 0 for r below 1e-308 or a mean below 1e-300.
 
     Newton's method for z = ln(mean / r), where h(z) = kl(mean, mean e^-z) - radius is convex and rising with slope
     (mean - r) / (1 - r). Both starts lie right of the root (one drops a positive term of kl, the other is
@@ -56,6 +56,8 @@ def smallest_mean(mean, radius):
     """
     if mean <= 0.0 or radius <= 0.0:
         return mean
+    if mean < 1e-300:  # radius / mean would overflow
+        return 0.0
     if mean >= 1.0:
         return vexp(-radius)
     rest = 1.0 - mean

@@ -170,7 +170,9 @@ def ucb_tuned(T: int, gaps: ArrayLike, *, beta: float) -> float:
     398.1
     """
     right = gaps_of("gaps", gaps)
-    beta_condition = positive("beta", beta)._replace(what="above 1/sqrt 2", right=bool(2 * beta * beta > 1))
+    beta_condition = positive("beta", beta)._replace(
+        what="above 1/sqrt 2", right=bool(positive("beta", beta).right and 2 * beta * beta > 1)
+    )
     require(whole("T", T), right, beta_condition)
     gap = _positive(gaps)
     square = beta * beta

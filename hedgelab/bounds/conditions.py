@@ -50,8 +50,11 @@ def require(*conditions: Condition) -> None:
         raise ConditionError(*problems)
 
 
+_SMALL, _LARGE = 1e-100, 1e100  # beyond, formulas over- or underflow
+
+
 def _finite(value: object) -> bool:
-    return isinstance(value, numbers.Real) and math.isfinite(value)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and bool(abs(value) < _LARGE)
 
 
 def whole(name: str, value: float, least: int = 1, most: float = math.inf) -> Condition:
@@ -63,7 +66,7 @@ def whole(name: str, value: float, least: int = 1, most: float = math.inf) -> Co
 def positive(name: str, value: float, most: float = math.inf) -> Condition:
     """`value` is in (0, most]."""
     what = "positive and finite" if most == math.inf else f"in (0, {most:g}]"
-    return Condition(name, value, what, _finite(value) and 0 < value <= most)
+    return Condition(name, value, what, _finite(value) and _SMALL <= value <= most)
 
 
 def inside(name: str, value: float, low: float, high: float) -> Condition:
