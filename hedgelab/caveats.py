@@ -90,14 +90,16 @@ def of_game(
     if policy.name in NOTHING_LEARNT:
         return ()
     notes = _theorem(policy, rounds, stationary, adaptive)
-    if late and mode == "queue" and policy.name == "hedge":
+    doubling = policy.name == "hedge" and policy.values.get("schedule", 0) == 1
+    if late and mode == "queue" and policy.name == "hedge" and not doubling:
         notes.append("under delay Hedge's bound is bounds.hedge_path, not that without delay")
     elif late and mode == "queue":
-        padded = ": delay_mode 'padded' has one" if policy.name in FOR_LEARNER else ""
+        full = policy.feedback == "full" or not by_policy  # decoding pads for full information alone
+        padded = ": delay_mode 'padded' has one" if policy.name in FOR_LEARNER and full else ""
         notes.append(f"no bound is proved for {policy.name!r} on late losses{padded}")
     if late and mode in ("bold", "qpm-d") and by_policy:
         notes.append(f"{mode} needs delays that do not depend on what was played; delay_mode 'padded' makes them so")
-    if policy.randomises or mode == "qpm-d":
+    if (policy.randomises and not adaptive) or mode == "qpm-d":
         notes.append("expected_loss is that of the picks drawn: its mean over seeds is the theorem's")
     return tuple(notes)
 
@@ -115,6 +117,8 @@ def of_replay(
         notes.append("losses at round starts depend on the picks: a fixed drafter's sum of them is not its own run")
     if feedback == "bandit" and policy.reward == "block" and objective == "length":
         notes.append("the block's mean gamma stops at the first rejection: the paper's average goes on off the path")
+    if feedback == "bandit" and carry_over:
+        notes.append("rounds that a text's end cuts pay nothing, unless k drafts were accepted: a small bias")
     if not carry_over:
         notes.append("the learner starts afresh for each sequence: one game a sequence")
     return tuple(notes)

@@ -336,7 +336,7 @@ def second_order(losses: ArrayLike, probs: ArrayLike) -> SecondOrder:
         variance     S = sum_t Var_{i ~ w_t} l_t(i)                 AdaHedge (de Rooij et al. 2014)
         squares      V_i = sum_t r_t(i)^2, (N,)                     Squint (Koolen and van Erven 2015), ML-Prod
         absolute     C_i = sum_t |r_t(i)|, (N,)                     AdaNormalHedge (Luo and Schapire 2015)
-        variation    sum_t max_i (l_t(i) - l_{t-1}(i))^2, l_0 = 0   optimistic Hedge (Rakhlin and Sridharan 2013)
+        variation    sum_t (max_i - min_i of l_t - l_{t-1})^2, l_0 = 0   optimistic Hedge (Rakhlin and Sridharan 2013)
 
     losses : (T, N) finite. probs : (T, N) the distributions w_t. Raises ValueError for other shapes, NaN, or rows that
     are no distributions.
@@ -358,5 +358,5 @@ def second_order(losses: ArrayLike, probs: ArrayLike) -> SecondOrder:
         variance=float((w * r * r).sum()),
         squares=(r * r).sum(axis=0),
         absolute=np.abs(r).sum(axis=0),
-        variation=float((steps * steps).max(axis=1).sum()),
+        variation=float((np.ptp(steps, axis=1) ** 2).sum()),
     )

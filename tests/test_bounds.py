@@ -955,3 +955,32 @@ def test_bound_of_each_learner(name):
 def test_every_registered_learner_has_a_bound_or_a_reason():
     assert set(hl.learners()) <= set(bounds.FOR_LEARNER) | set(bounds.NO_BOUND)
     assert not set(bounds.FOR_LEARNER) & set(bounds.NO_BOUND)
+
+
+def test_late_terms_of_the_path_bound():
+    # ln 2 / eta + B^2 (1/8) eta (1 + 2 d) a round
+    path = bounds.hedge_path([0.5, 0.5], [0, 3], 2, loss_range=0.5)
+    assert path.tolist() == pytest.approx(
+        [2 * math.log(2) + 0.25 * 0.0625, 2 * math.log(2) + 0.25 * (0.0625 + 0.0625 * 7)]
+    )
+
+
+def test_facts_are_those_of_the_final_best():
+    losses = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])  # the first leads once, the second is best
+    uneven = bounds.Facts.of_play(losses, np.array([[0.5, 0.5], [0.25, 0.75], [0.25, 0.75]]))
+    assert uneven.squares == pytest.approx(0.25 + 2 * 0.0625)
+
+
+def test_constants_of_single_terms():
+    powers = math.sqrt(513 / math.log(7)) * math.log(1 + 3.5 * math.log(513))
+    assert bounds.ml_prod(512, 7) == pytest.approx(2 * math.sqrt(512 * math.log(7)) + 2 * math.log(7) + powers)
+    small = 2 * math.log(7) + 2 * math.log(1 + 3.5 * math.log(5))  # where 2 is the larger
+    assert bounds.ml_prod(4, 7, squares=0.0) == pytest.approx(small)
+    tail = math.sqrt(512 * 7 / math.log(7)) * math.log(10)
+    expected = 5.15 * math.sqrt(512 * 7 * math.log(7)) + tail
+    assert bounds.exp3_p(512, 7, delta=0.1, tuned=False) == pytest.approx(expected)
+    facts = bounds.Facts(512, 7, horizon=512, delta=0.1)
+    assert bounds.FOR_LEARNER["exp3-p"](facts) == pytest.approx(expected)
+    assert bounds.FOR_LEARNER["exp3-ix"](facts) == bounds.exp3_ix(512, 7, delta=0.1)
+    with pytest.raises(bounds.ConditionError, match="horizon must be T"):
+        bounds.FOR_LEARNER["exp3-ix"](bounds.Facts(512, 7, horizon=1))

@@ -474,6 +474,7 @@ def test_censored_losses_are_those_of_lengths_censored(estimator):
     ends = np.repeat(np.cumsum(run.committed), run.committed)
     lengths = hl.lengths.censored(trace.alpha, trace.gamma, 4, ends, estimator=estimator)
     whole = run.full | (run.accepted == 4)  # a round that the end cut is not shown
+    assert not whole[-1]
     kept = np.repeat(whole, run.committed)
     np.testing.assert_allclose([losses for _, losses in shown], 1 - lengths[kept] / 5, atol=1e-12)
     np.testing.assert_array_equal([pick for pick, _ in shown], np.repeat(run.picks, run.committed)[kept])

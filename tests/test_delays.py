@@ -109,3 +109,9 @@ def test_normalhedge_with_other_weights_than_those_played():
     unit = math.sqrt((delay + 1) * t)
     assert played < 1.2 * unit
     assert virtual > 1.5 * played
+
+
+def test_rate_of_stale_hedge():
+    # D = 0 + 1 + 2 + 2 + 2 = 7
+    policy = delays.stale_hedge(5, 3, delay=2, loss_range=0.5)
+    assert policy.values["learning_rate"] == pytest.approx(2 * math.sqrt(8 * math.log(3) / (5 + 14)))

@@ -211,7 +211,7 @@ def test_second_order_equals_loops(world, T, n):
         squares += (mean - row) ** 2
         absolute += abs(mean - row)
         regret += mean - row
-        variation += max(abs(row - before)) ** 2
+        variation += (max(row - before) - min(row - before)) ** 2
         before = row
     assert facts.variance == pytest.approx(variance, abs=1e-9)
     assert facts.variation == pytest.approx(variation)

@@ -3,12 +3,13 @@
 `bounds.BOUNDS[...].holds` says what a bound is about, and so how it is tested:
 
 pathwise            every game, adversaries included
-high probability    the picks' own regret, every game; with the deltas used all games pass but for 1 in 1000 suites
+high probability    the picks' own regret, every game; with the delta used all games pass but for 1 in 1000 suites
 pseudo-regret, expected (FTPL)   the mean over the policy's seeds, losses fixed beforehand
 stochastic          the mean over seeds of sum_i gap_i n_i, on worlds with gaps
 stopping time       rounds of decoding, the mean over replicates
 
-Means get four standard errors of room: a learner whose mean lies exactly on its bound fails 1 time in 30,000.
+Means get six standard errors of room: of 12 games, a learner whose mean lies exactly on its bound fails 1 time in
+20,000 (Student's t; of the 3 games where nothing is compiled 1 time in 70). Seeds are fixed.
 """
 
 import math
@@ -102,7 +103,7 @@ def test_bounds_in_expectation(name, n):
     for label, world in oblivious(T, n).items():
         losses = world.array(seed=1)  # fixed; the policy's seeds vary
         mean, error = mean_and_error([hl.play(losses, name, seed=seed).regret for seed in range(SEEDS)])
-        assert mean <= bound + 4 * error, label
+        assert mean <= bound + 6 * error, label
 
 
 @pytest.mark.parametrize("n", [2, 8])
@@ -156,7 +157,7 @@ def test_stochastic_bounds(name, n):
             for seed in range(SEEDS)
         ]
         mean, error = mean_and_error(regrets)
-        assert 0 < mean <= entry(facts) + 4 * error, gap
+        assert 0 < mean <= entry(facts) + 6 * error, gap
 
 
 @pytest.mark.parametrize("name", of_kind("stopping time"))
@@ -178,7 +179,7 @@ def test_bounds_on_rounds_of_decoding(name):
     excess = [hl.replay(trace, name, replicate=i).rounds - best for i in range(SEEDS)]
     facts = bounds.Facts(rows, n, K=k, lengths=sum(np.minimum(1, accept**m) for m in range(k + 1)))
     mean, error = mean_and_error(excess)
-    assert 0 < mean <= bounds.FOR_LEARNER[name](facts) + 4 * error
+    assert 0 < mean <= bounds.FOR_LEARNER[name](facts) + 6 * error
 
 
 # ------------------------------------------------------------------ late losses
@@ -203,11 +204,9 @@ def test_late_losses(n, kind):
             assert anytime.regret <= bounds.hedge_path(rates, late, n)[-1], label
         for name in ("hedge", "adahedge", "optimistic-hedge"):
             for mode in ("bold", "padded"):
-                if mode == "bold" and kind == "given":
-                    continue
                 game = hl.play(world, name, delay=delay, delay_mode=mode)
                 copies = game.settings["copies"]
-                assert copies == np.max(delay) + 1
+                assert copies == (np.max(delay) + 1 if mode == "padded" else late.max() + 1)
                 worst = {
                     "hedge": lambda t: bounds.hedge_anytime(t, n),
                     "adahedge": lambda t: bounds.adahedge(t, n),

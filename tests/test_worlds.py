@@ -477,3 +477,12 @@ def test_pool_is_a_function_of_seed_domain_and_sequence():
 def test_pool_arguments_are_checked(values, words):
     with pytest.raises(ValueError, match=words):
         worlds.pool(**{"acceptance": [[0.5, 0.5]], "rows": 3, **values})
+
+
+def test_breakaway_turns_after_the_right_round():
+    game = hl.play(worlds.breakaway(10, 4, last=3), "uniform", record=True)
+    ones = game.losses.sum(axis=1)
+    assert ones[:7].tolist() == [2] * 7  # half of the drafters
+    assert ones[7:].tolist() == [3] * 3  # all but the leader
+    totals = game.losses[:7].sum(axis=0)
+    assert game.losses[7].argmin() == totals.argmin()  # the first of equals leads

@@ -75,5 +75,5 @@ LEARNER = Learner(
         )
     },
     bound="4 sqrt(T N ln N) + (sqrt(T N / ln N) + 1) ln(2/delta) with probability 1 - delta",
-    reference="Neu 2015, Thm 1",
+    reference="Neu 2015; bound proved in the file",
 )

@@ -147,5 +147,5 @@ LEARNER = Learner(
     feedback="bandit",
     parameters={"c": Parameter(0.0, "factor of ln ln t; 3 in the theorem", low=0.0)},
     bound="sum_i gap_i ln T / kl(mean_i, best) + O(ln ln T), c = 3",
-    reference="Garivier & Cappe 2011, Thm 1 and 2",
+    reference="Garivier & Cappe 2011",
 )

@@ -17,6 +17,6 @@ LEARNER = replace(
     metasd.LEARNER,
     name="metasd-onpath",
     reward="block",
-    bound="",
+    bound="as ucb-tuned, for its own reward",
     reference="after Kim, Jung & Yun 2026, arXiv 2604.05417: BD on the path alone",
 )

@@ -52,5 +52,5 @@ LEARNER = Learner(
     randomises=True,
     feedback="bandit",
     bound="0/1 losses: (1 + epsilon) sum_i gap_i ln T / kl(mu_i, mu_best) + O(N / epsilon^2)",
-    reference="Thompson 1933; Agrawal & Goyal 2013, Thms 1 and 2",
+    reference="Thompson 1933; Agrawal & Goyal 2013",
 )

@@ -60,5 +60,5 @@ LEARNER = Learner(
     randomises=True,
     feedback="bandit",
     bound="O(sqrt(T N ln N)) for T >= N",
-    reference="Agrawal & Goyal 2013, Thm 3",
+    reference="Agrawal & Goyal 2013",
 )

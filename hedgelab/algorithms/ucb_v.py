@@ -64,5 +64,5 @@ LEARNER = Learner(
         "c": Parameter(1.0, "factor of the term 3 E_t / n", low=0.0),
     },
     bound="10 ln T sum_i (variance_i / gap_i + 2), zeta = 1.2, c = 1 (constant unconfirmed)",
-    reference="Audibert, Munos & Szepesvari 2009, Thm 4",
+    reference="Audibert, Munos & Szepesvari 2009",
 )

@@ -92,12 +92,13 @@ def exp3_ix(T: int, N: int, *, delta: float = 0.05, anytime: bool = False) -> fl
     return 2 * math.sqrt(2 * T * N * log_n) + (math.sqrt(T * N / (2 * log_n)) + 1) * tail
 
 
-@theorem("read as quoted", "high probability", "Bubeck and Cesa-Bianchi 2012, Theorems 3.2 (3.10) and 3.3 (3.17)")
-def exp3_p(T: int, N: int, *, delta: float | None = None) -> float:
+@theorem("read as quoted", "high probability", "Bubeck and Cesa-Bianchi 2012, Theorems 3.2 (3.10, 3.11) and 3.3 (3.17)")
+def exp3_p(T: int, N: int, *, delta: float | None = None, tuned: bool = True) -> float:
     r"""Return EXP3.P's bound on the realised regret; adversaries may be adaptive.
 
-        delta given: 5.15 sqrt(T N ln(N/delta)) with probability 1 - delta, beta = sqrt(ln(N/delta) / (T N))
-        none:        5.15 sqrt(T N ln N) + sqrt(T N / ln N) in expectation, beta = sqrt(ln N / (T N))
+        delta, tuned      5.15 sqrt(T N ln(N/delta)) with probability 1 - delta, beta = sqrt(ln(N/delta) / (T N))
+        delta, not tuned  5.15 sqrt(T N ln N) + sqrt(T N / ln N) ln(1/delta), for every delta, beta = sqrt(ln N / (T N))
+        no delta          5.15 sqrt(T N ln N) + sqrt(T N / ln N) in expectation, that beta
 
     both with eta = 0.95 sqrt(ln N / (T N)) and gamma = 1.05 sqrt(N ln N / T). The horizon must be known.
 
@@ -107,9 +108,10 @@ def exp3_p(T: int, N: int, *, delta: float | None = None) -> float:
     require(whole("T", T), whole("N", N), *([] if delta is None else [probability("delta", delta)]))
     if N == 1:
         return 0.0
-    if delta is not None:
+    if delta is not None and tuned:
         return 5.15 * math.sqrt(T * N * math.log(N / delta))
-    return 5.15 * math.sqrt(T * N * math.log(N)) + math.sqrt(T * N / math.log(N))
+    tail = 1.0 if delta is None else math.log(1 / delta)
+    return 5.15 * math.sqrt(T * N * math.log(N)) + math.sqrt(T * N / math.log(N)) * tail
 
 
 @theorem("read in source", "pseudo-regret", "Zimmert and Seldin 2021, Theorem 1")
@@ -160,14 +162,16 @@ def ucb1_minimax(T: int, N: int) -> float:
 def ucb_tuned(T: int, gaps: ArrayLike, *, beta: float) -> float:
     r"""Return the bound of UCB with the index mean + beta sqrt(2 ln t / n).
 
-        sum over gaps of 8 beta^2 ln T / gap + 2 beta^2 / (2 beta^2 - 1)
+        sum over gaps of 8 beta^2 ln T / gap + 2 beta^2 / (2 beta^2 - 1) + 1
 
-    gaps : (N,) in [0, 1], the best drafter's 0; beta : above 1/sqrt 2; t counts the round that is about to be played
+    gaps : (N,) in [0, 1], the best drafter's 0; beta : above 1/sqrt 2. The theorem's t counts the round that is about
+        to be played, the learner's the losses seen: one less, which moves the sum behind the last term by one step, by
+        at most 1 a drafter, added here
 
     Below 1/sqrt 2 this proof fails, though such indices often do better: no bound is known to hold.
 
     >>> round(ucb_tuned(20000, [0.0, 0.2], beta=1.0), 1)
-    398.1
+    399.1
     """
     right = gaps_of("gaps", gaps)
     beta_condition = positive("beta", beta)._replace(
@@ -176,7 +180,7 @@ def ucb_tuned(T: int, gaps: ArrayLike, *, beta: float) -> float:
     require(whole("T", T), right, beta_condition)
     gap = _positive(gaps)
     square = beta * beta
-    return float((8 * square * math.log(T) / gap).sum() + len(gap) * 2 * square / (2 * square - 1))
+    return float((8 * square * math.log(T) / gap).sum() + len(gap) * (1 + 2 * square / (2 * square - 1)))
 
 
 @theorem("recalled, unconfirmed constant", "stochastic", "Audibert, Munos and Szepesvari 2009, Theorem 4")

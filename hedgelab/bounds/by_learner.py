@@ -59,7 +59,7 @@ class Facts:
     lengths: ArrayLike | None = None
     explore: int | None = None
     beta: float | None = None
-    delta: float = 0.01
+    delta: float = 0.05
 
     @classmethod
     def of_play(cls, losses: ArrayLike, probs: ArrayLike, **known: Any) -> Facts:
@@ -139,6 +139,12 @@ def _commit(f: Facts) -> float:
     return bandits.explore_then_commit_minimax(f.T, f.N)
 
 
+def _exp3_ix(f: Facts) -> float:
+    if f.horizon not in (None, f.T):
+        raise ConditionError(f"horizon must be T = {f.T}, or none, got {f.horizon}")
+    return bandits.exp3_ix(f.T, f.N, delta=f.delta, anytime=f.horizon is None)
+
+
 def _exp3(f: Facts) -> float:
     if f.learning_rate is None:
         return bandits.exp3_anytime(f.T, f.N)
@@ -170,10 +176,10 @@ FOR_LEARNER: dict[str, LearnerBound] = {
         note="in expectation, for losses that do not depend on this round's pick: its one-hot weights reveal it",
     ),
     "exp3": LearnerBound("exp3_anytime", _exp3, uses=("learning_rate",)),
-    "exp3-ix": LearnerBound(
-        "exp3_ix", lambda f: bandits.exp3_ix(f.T, f.N, delta=f.delta, anytime=f.horizon is None), uses=("horizon",)
+    "exp3-ix": LearnerBound("exp3_ix", _exp3_ix, uses=("horizon", "delta")),
+    "exp3-p": LearnerBound(
+        "exp3_p", lambda f: bandits.exp3_p(f.T, f.N, delta=f.delta, tuned=False), ("horizon",), ("delta",)
     ),
-    "exp3-p": LearnerBound("exp3_p", lambda f: bandits.exp3_p(f.T, f.N), needs=("horizon",)),
     "tsallis-inf": LearnerBound("tsallis_inf", lambda f: bandits.tsallis_inf(f.T, f.N)),
     "ucb1": LearnerBound("ucb1", lambda f: bandits.ucb1(f.T, f.gaps), needs=("gaps",)),  # type: ignore[arg-type]
     "ucb-v": LearnerBound(

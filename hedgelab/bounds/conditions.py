@@ -54,7 +54,7 @@ _SMALL, _LARGE = 1e-100, 1e100  # beyond, formulas over- or underflow
 
 
 def _finite(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and bool(abs(value) < _LARGE)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and bool(abs(value) < _LARGE)  # type: ignore[operator]
 
 
 def whole(name: str, value: float, least: int = 1, most: float = math.inf) -> Condition:

@@ -47,6 +47,8 @@ def qpm_d(base: float, gaps: ArrayLike, outstanding: ArrayLike) -> float:
     base : the base learner's bound without delay at the same T; gaps : (N,) in [0, 1], the best drafter's 0;
         outstanding : (N,) most losses of each drafter missing at once, or one number for all
 
+    Delays must not depend on the losses: hold back the bad ones, and the queue shows the base learner the good alone.
+
     Proof: losses of one drafter are exchangeable, so the queue shows the base learner a game without delay, of at
     most T rounds; the plays of i beyond those the base asked for are among its losses still missing or queued, at
     most G_i.

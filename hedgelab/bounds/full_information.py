@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-@theorem("read in source", "pathwise", "Cesa-Bianchi and Lugosi 2006, Theorem 2.2; with delay `hedge_path`")
+@theorem("proved here", "pathwise", "`hedge_path`; without delay also Cesa-Bianchi and Lugosi 2006, Theorem 2.2")
 def hedge(T: int, N: int, *, delay: int = 0, loss_range: float = 1.0) -> float:
     """Return Hedge's bound with the fixed rate tuned to T, for losses in an interval of width B = `loss_range`.
 
@@ -362,11 +362,12 @@ def fixed_share(
 
         D / eta + eta T / 8,        D = (m + 1) ln N + m ln(1/a) + (T - 1 - m) ln(1/(1 - a))
 
-    share : a, the weight shared out equally after each loss, over all N or over the other N - 1; none: m / (T - 1)
+    share : a, the weight shared out equally over all N after each loss; none: m / (T - 1)
     learning_rate : eta; none: the best, sqrt(8 D / T), where the bound is sqrt(T D / 2)
 
     Proof: Fixed-Share is Hedge over sequences of drafters whose prior is a Markov chain that stays with probability
-    1 - a or more and moves to each other drafter with a/N or more, so D >= ln(1/prior) of a sequence of m moves.
+    1 - a + a/N and moves to each other drafter with a/N, so D >= ln(1/prior) of a sequence of m moves; one of fewer
+    moves has a larger prior, as a stay is never less likely than a move.
 
     >>> round(fixed_share(1000, 7, 0) / hedge(1000, 7), 6), round(fixed_share(1000, 7, 9), 1)
     (1.0, 188.2)
