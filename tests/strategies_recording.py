@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import math
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -143,3 +145,104 @@ def tiny_prompts(file: Path, count: int, longest: int = 9, domains=("a", "b")) -
             lines.append(json.dumps({"id": f"{domain}{i}", "domain": domain, "entity": "", "messages": [message]}))
     file.write_text("\n".join(lines) + "\n")
     return file
+
+
+def tiny_head(folder: Path, target, kind: str, taps, ids, *, depth=1, seed=3, **changes) -> Path:
+    """Write a checkpoint with random weights: a head that was never trained, but whose every part matters."""
+    from traces.checkpoints import Card, map_hash, save_head, weights_of
+    from traces.heads import Head
+
+    ids = torch.as_tensor(ids, dtype=torch.int64)
+    head = Head(target, kind, taps, ids, seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in head.parameters():
+            weight.add_(torch.randn(weight.shape, generator=generator) * 0.1)
+    weights = weights_of(head)
+    card = Card(
+        format_version=1, name="tiny", kind=kind, taps=tuple(taps), width=len(ids), vocabulary_sha256=map_hash(ids),
+        weights_sha256=hashlib.sha256(weights).hexdigest(), target=target.info.name, target_sha256=target.info.sha256,
+        tokenizer_sha256=target.tokenizer_sha256, texts_sha256=(), domains=("a",), temperature=1.0, depth=depth,
+        steps=0, seed=seed, training_texts=0, training_tokens=0, tokens_seen=0, heldout_texts=0, heldout_tokens=0,
+        acceptance=(),
+    )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    save_head(folder, weights, dataclasses.replace(card, **changes))
+    return folder
+
+
+class NaiveHead:
+    """A checkpoint in float64 numpy: one text, one round, one token at a time."""
+
+    def __init__(self, folder: Path, target, kind: str, taps):
+        from safetensors.numpy import load_file
+
+        self.kind, self.taps, self.target = kind, taps, target
+        tensors = load_file(folder / "head.safetensors")
+        self.w = {name.removeprefix("weights."): value.astype(np.float64) for name, value in tensors.items()}
+        self.ids = tensors["vocabulary"].astype(int)
+        model, config = target.model, target.model.config
+        self.embedding = model.model.embed_tokens.weight.double().numpy()
+        self.norm = model.model.norm.weight.double().numpy()
+        self.rows = model.lm_head.weight.double().numpy()[self.ids]
+        self.heads, self.groups = config.num_attention_heads, config.num_key_value_heads
+        self.size, self.eps = config.hidden_size // config.num_attention_heads, config.rms_norm_eps
+        self.theta = config.rope_parameters["rope_theta"]
+
+    @torch.inference_mode()
+    def read(self, text):
+        """The target's states after each token of a text, and the keys that rounds find there when they begin."""
+        hidden = self.target.model(torch.tensor([text]), output_hidden_states=True).hidden_states
+        states = [[hidden[tap][0, t].double().numpy() for tap in self.taps] for t in range(len(text))]
+        keys: list = []
+        for t in range(len(text)):
+            self._layer(self._inputs(text, t, self._known(states, t)), t, keys)
+        return states, keys
+
+    def draft(self, text, begin, depth, states, keys):
+        """Logits over the ids at each depth of a round whose prefix ends with text[begin] and that drafts the text."""
+        keys, laws, feature = keys[:begin], [], self._known(states, begin)
+        for t in range(begin, begin + depth):
+            feature = self._layer(self._inputs(text, t, feature), t, keys)
+            laws.append(self.rows @ (self._rms(feature, self.eps) * self.norm))
+        return laws
+
+    def _known(self, states, t):
+        """The feature that the target gives a round beginning at t."""
+        if self.kind == "truncated":
+            return states[t][0]
+        before = states[t - 1] if t else [np.zeros(len(self.norm))] * len(self.taps)
+        return self.w["fuse.weight"] @ np.concatenate([self._rms(state) for state in before])
+
+    def _inputs(self, text, t, feature):
+        if self.kind == "truncated":
+            return self.w["adapt.weight"] @ feature
+        return self.w["join.weight"] @ np.concatenate([self._rms(self.embedding[text[t]]), self._rms(feature)])
+
+    def _layer(self, x, position, keys):
+        h = self._rms(x, self.eps) * self.w["layer.input_layernorm.weight"]
+        q, k, v = (
+            (self.w[f"layer.self_attn.{part}_proj.weight"] @ h).reshape(-1, self.size) for part in ("q", "k", "v")
+        )
+        keys.append((np.array([self._turn(row, position) for row in k]), v))
+        mixed = []
+        for head in range(self.heads):
+            group = head // (self.heads // self.groups)
+            score = np.array([self._turn(q[head], position) @ key[group] for key, _ in keys]) / math.sqrt(self.size)
+            weight = np.exp(score - score.max())
+            weight /= weight.sum()
+            mixed.append(sum(share * value[group] for share, (_, value) in zip(weight, keys, strict=True)))
+        x = x + self.w["layer.self_attn.o_proj.weight"] @ np.concatenate(mixed)
+        h = self._rms(x, self.eps) * self.w["layer.post_attention_layernorm.weight"]
+        gate, up = (self.w[f"layer.mlp.{part}_proj.weight"] @ h for part in ("gate", "up"))
+        return x + self.w["layer.mlp.down_proj.weight"] @ (gate / (1 + np.exp(-gate)) * up)
+
+    def _turn(self, row, position):
+        half = self.size // 2
+        angle = position / self.theta ** (np.arange(half) * 2 / self.size)
+        a, b = row[:half], row[half:]
+        return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)])
+
+    @staticmethod
+    def _rms(x, eps=1e-6):
+        return x / np.sqrt((x * x).mean() + eps)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hedgelab.coins import TARGET, uniforms
@@ -29,7 +30,7 @@ from hedgelab.storage.recording import TraceWriter
 from traces.acceptance import alpha_gamma, deep_alpha_gamma
 from traces.config import Config, ConfigError, options_of
 from traces.drafters import KINDS, Surroundings
-from traces.drafters.base import DeepDrafter, Drafter, FlatDrafter, Logits, Prefix, pad_left
+from traces.drafters.base import DeepDrafter, DeepLaws, Drafter, FlatDrafter, Logits, Prefix, pad_left
 from traces.kv import Stepper
 from traces.prompts import DOMAINS, Prompt, built_in, read
 from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin, top_probability
@@ -232,7 +233,7 @@ class _Batch:
     ) -> None:
         self.jobs, self.target, self.drafters, self.config, self.clock = jobs, target, drafters, config, clock
         self.flat = [(i, d) for i, d in enumerate(drafters) if isinstance(d, FlatDrafter) or config.k == 1]
-        self.deep = [(i, d) for i, d in enumerate(drafters) if isinstance(d, DeepDrafter) and config.k > 1]
+        self.deep = [(i, d) for i, d in enumerate(drafters) if not isinstance(d, FlatDrafter) and config.k > 1]
         texts, rows, n, k = len(jobs), config.max_new_tokens - 1, len(drafters), config.k
         n1, n2, m = len(self.flat), len(self.deep), config.logits
         self.context = _context(target, drafters)
@@ -287,12 +288,14 @@ class _Batch:
         self.coins = torch.from_numpy(np.stack(coins))
         self.rounds = torch.full((len(self.deep), len(jobs), config.k, config.k), -1, dtype=torch.int64)
         self.alive = torch.zeros(len(self.deep), len(jobs), config.k, dtype=torch.bool)
-        self.stepper = Stepper(self.target.model, hidden=any(d.needs_hidden for d in self.drafters))
+        taps = {tap for drafter in self.drafters for tap in drafter.taps}
+        self.stepper = Stepper(self.target.model, any(d.needs_hidden for d in self.drafters), taps)
         with clock.time("prefill: target"):
             logits = self.target.known(self.stepper.begin(prompts, capacity))
         for drafter in self.drafters:
             with clock.time(f"prefill: {drafter.name}"):
-                drafter.begin(prompts, capacity)
+                drafter.begin(prompts, capacity, self.stepper.prompt_states)
+        self.stepper.prompt_states = {}  # large, and not needed again
         self._sound(logits, self.target.info.name, "the first token")
         token = draw(process(logits, config.processing), self.coins[:, 0].to(logits.device))
         self._grow(token.cpu())
@@ -321,12 +324,15 @@ class _Batch:
                 self._put("confidence", t, confidence, i)
         on_cpu = token.cpu()
         for column, (i, drafter) in enumerate(self.deep):
+            if isinstance(drafter, DeepLaws):
+                laws[i] = self._deep_laws(t, column, i, drafter, prefix, law, token)
+                continue
             assert isinstance(drafter, DeepDrafter)
             with self.clock.time(f"forward: {drafter.name}"):
                 proposal = drafter.propose(prefix)
             with self.clock.time(f"processing: {drafter.name}"):
                 laws[i] = OneHot(proposal.tokens[:, 0].to(logits.device))
-                self._deep(t, column, i, proposal.tokens, proposal.match, law, on_cpu)
+                self._deep_drafts(t, column, i, proposal.tokens, proposal.match, law, on_cpu)
         if self.config.logits:
             self._logits(t, law, logits, laws)
         self._grow(on_cpu)
@@ -337,9 +343,11 @@ class _Batch:
             with self.clock.time(f"forward: {drafter.name}"):
                 drafted = drafter.propose(prefix).tokens[:, 0]
             return OneHot(drafted.to(self.target.device)), torch.where(drafted >= 0, 1.0, torch.nan)
-        assert isinstance(drafter, FlatDrafter)
+        assert isinstance(drafter, FlatDrafter | DeepLaws)
         with self.clock.time(f"forward: {drafter.name}"):
             found = drafter.logits(prefix)
+        if isinstance(drafter, DeepLaws):  # k = 1
+            found = Logits(found.values[:, 0], found.ids, found.index)
         if found.ids is None:  # padded ids have probability 0
             found = Logits(self.target.known(found.values))
         self._sound(found.values, drafter.name, place)
@@ -347,24 +355,56 @@ class _Batch:
             law = process(found.values, drafter.processing, found.ids, found.index)
             return law, top_probability(found.values, law)
 
-    def _deep(
+    def _deep_laws(
+        self, t: int, column: int, i: int, drafter: DeepLaws, prefix: Prefix, law: Dense | OneHot, token: Tensor
+    ) -> Law:
+        """Score a drafter with a law at every depth; return its law at depth 0.
+
+        Rounds that would have begun before row 0 have drafted nothing.
+        """
+        with self.clock.time(f"forward: {drafter.name}"):
+            found = drafter.logits(prefix)
+        begun = min(t + 1, self.config.k)
+        values = found.values[:, :begun]
+        for depth in range(begun):
+            self._sound(values[:, depth], drafter.name, f"row {t}, depth {depth}")
+        with self.clock.time(f"processing: {drafter.name}"):
+            each = [process(values[:, depth], drafter.processing, found.ids, found.index) for depth in range(begun)]
+            self._put("confidence", t, top_probability(values[:, 0], each[0]), i)
+            self._put("proposed", t, torch.full_like(token, self.config.k), column)
+            certain = [one.token for one in each if isinstance(one, OneHot)]
+            if certain:  # a round goes on only while its drafts are the text, as with any certain drafts
+                here = F.pad(torch.stack(certain, 1), (0, self.config.k - begun), value=-1).cpu()
+                self._deep_certain(t, column, here, law, token.cpu())
+            else:
+                alpha, gamma = zip(*(alpha_gamma(law, one, token) for one in each), strict=True)
+                for name, scores in (("alpha_deep", alpha), ("gamma_deep", gamma)):
+                    self.columns[name][self.active, t, :begun, column] = torch.stack(scores, 1).cpu().numpy()
+        return each[0]
+
+    def _deep_drafts(
         self, t: int, column: int, i: int, drafts: Tensor, match: Tensor, law: Dense | OneHot, token: Tensor
     ) -> None:
-        """Score one deep drafter: the round that begins here and those begun up to k - 1 rows ago."""
+        """Score a drafter of k certain tokens: the round that begins here and those begun up to k - 1 rows ago."""
         k = self.config.k
-        rounds, alive = self.rounds[column], self.alive[column]
+        rounds = self.rounds[column]
         self.rounds[column] = rounds = torch.cat([drafts[:, None], rounds[:, :-1]], 1)
-        alive = torch.cat([torch.ones_like(alive[:, :1]), alive[:, :-1]], 1)
-        here = rounds[:, range(k), range(k)]  # what the round of a rows ago drafted at its depth a
-        device = law.token.device if isinstance(law, OneHot) else law.probs.device
-        alpha, gamma = deep_alpha_gamma(law, here.to(device), alive.to(device), token.to(device))
-        self.alive[column] = alive & (here == token[:, None])
+        # what the round of a rows ago drafted at its depth a
+        self._deep_certain(t, column, rounds[:, range(k), range(k)], law, token)
         proposed = (drafts >= 0).sum(1)
-        for name, value in (("alpha_deep", alpha), ("gamma_deep", gamma)):
-            self.columns[name][self.active, t, :, column] = value.cpu().numpy()
         self._put("proposed", t, proposed, column)
         self._put("match_length", t, match, column)
         self._put("confidence", t, torch.where(proposed > 0, 1.0, torch.nan), i)
+
+    def _deep_certain(self, t: int, column: int, here: Tensor, law: Dense | OneHot, token: Tensor) -> None:
+        """Score certain drafts here (B, k) of the rounds begun 0 .. k - 1 rows ago, -1 for none."""
+        alive = self.alive[column]
+        alive = torch.cat([torch.ones_like(alive[:, :1]), alive[:, :-1]], 1)
+        device = law.token.device if isinstance(law, OneHot) else law.probs.device
+        alpha, gamma = deep_alpha_gamma(law, here.to(device), alive.to(device), token.to(device))
+        self.alive[column] = alive & (here == token[:, None])
+        for name, value in (("alpha_deep", alpha), ("gamma_deep", gamma)):
+            self.columns[name][self.active, t, :, column] = value.cpu().numpy()
 
     def _logits(self, t: int, law: Dense | OneHot, logits: Tensor, laws: Sequence[Law]) -> None:
         """Keep the target's M most likely ids with every law's log-probabilities there, and the masses elsewhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -54,13 +55,15 @@ class Stepper:
     """A model, the texts it has read and its cache.
 
     `begin` reads the prompts and `step` one more token a row; both return logits (B, V) of the next token, in the
-    model's dtype. With `hidden`, `step` also keeps the hidden states after every layer in `self.hidden`.
+    model's dtype. With `hidden`, `step` also keeps the hidden states after every layer in `self.hidden`; `begin` keeps
+    those after the layers `taps` at all prompt tokens in `self.prompt_states`, layer -> (B, P, H).
     """
 
-    def __init__(self, model: Any, hidden: bool = False) -> None:
+    def __init__(self, model: Any, hidden: bool = False, taps: Collection[int] = ()) -> None:
         self._model = model
-        self._wants_hidden = hidden
+        self._wants_hidden, self._taps = hidden, sorted(set(taps))
         self.hidden: tuple[Tensor, ...] = ()
+        self.prompt_states: dict[int, Tensor] = {}
         # transformers renamed the argument; old names warn, new names are unknown to older releases
         parameters = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
@@ -76,7 +79,9 @@ class Stepper:
         self._position = self._mask.sum(1)
         self._cache = self._new_cache(capacity)
         positions = (self._mask[:, : self._length].cumsum(1) - 1).clamp(min=0)
-        return self._forward(prompts.clamp(min=0).to(device), positions, hidden=False).logits[:, -1]
+        out = self._forward(prompts.clamp(min=0).to(device), positions, hidden=bool(self._taps))
+        self.prompt_states = {tap: out.hidden_states[tap] for tap in self._taps}
+        return out.logits[:, -1]
 
     @torch.inference_mode()
     def step(self, token: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgelab.storage.manifest import Processing
-from traces.drafters import causal, exit, lookup, ngram
+from traces.drafters import causal, exit, head, lookup, ngram, truncated
 from traces.drafters.base import Drafter
 from traces.targets import Target, load_target
 from traces.texts import Texts
@@ -52,5 +52,13 @@ KINDS: dict[str, Kind] = {
     "causal": Kind(
         causal.Options,
         lambda name, how, options, at: causal.Causal(name, how, at.target, at.model(options.model, options.dtype)),
+    ),
+    "head": Kind(
+        head.Options,
+        lambda name, how, options, at: head.TrainedHead(name, how, at.k, at.path(options.checkpoint), at.target),
+    ),
+    "truncated": Kind(
+        truncated.Options,
+        lambda name, how, options, at: truncated.Truncated(name, how, at.path(options.checkpoint), at.target),
     ),
 }

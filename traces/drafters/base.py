@@ -1,12 +1,14 @@
 """What a drafter is.
 
-A drafter proposes the next token from what the text so far shows. Two shapes:
+A drafter proposes the next token from what the text so far shows. Three shapes:
 
 - `FlatDrafter`: a law that depends on the prefix alone. It returns logits; what becomes of them (its own temperature,
   top-k, top-p) is decided in `traces.sampling.process`, so the law that is recorded is the law that would be sampled.
 - `DeepDrafter`: k tokens proposed at once, each certain (one-hot), so that alpha depends on the depth in the draft.
+- `DeepLaws`: a law at every depth, which depends on the prefix and on where in it the round began: a draft module that
+  feeds on its own features. Like `FlatDrafter` it returns logits, k rows of them.
 
-A collector and a decoder drive both the same way: `begin` with the prompts of a batch, then at each step `logits` or
+A collector and a decoder drive all the same way: `begin` with the prompts of a batch, then at each step `logits` or
 `propose` once, with one more token in the prefix; `keep` when rows have ended. A drafter never sees the token that it
 is asked to draft.
 """
@@ -14,8 +16,9 @@ is asked to draft.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,9 +26,22 @@ from torch import Tensor
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 
-__all__ = ["PAD", "DeepDrafter", "Drafter", "DrafterError", "FlatDrafter", "Logits", "Prefix", "Proposal"]
+__all__ = [
+    "PAD",
+    "DeepDrafter",
+    "DeepLaws",
+    "Drafter",
+    "DrafterError",
+    "FlatDrafter",
+    "Logits",
+    "Prefix",
+    "Proposal",
+    "States",
+    "chain_or_one_hot",
+]
 
 PAD = -1  # stands left of shorter prompts; no id
+States: TypeAlias = Mapping[int, Tensor]  # layer -> the target's hidden states (B, P, H) at the prompts
 
 
 class DrafterError(ValueError):
@@ -47,7 +63,9 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Logits:
-    """values : (B, W); ids (W,) and index (V,) map columns to ids and back, None when column w is id w."""
+    """values : (B, W), of `DeepLaws` (B, k, W); ids (W,) and index (V,) map columns to ids and back, None when column w
+    is id w.
+    """
 
     values: Tensor
     ids: Tensor | None = None
@@ -63,10 +81,11 @@ class Proposal:
 
 
 class Drafter(ABC):
-    """What both shapes share. Subclasses hold what a batch needs between steps (caches, indices)."""
+    """What all shapes share. Subclasses hold what a batch needs between steps (caches, indices)."""
 
     kind: str
     needs_hidden = False
+    taps: tuple[int, ...] = ()  # layers whose hidden states at the prompts `begin` must get
     context: int | None = None  # most tokens it reads, None for any number
 
     def __init__(self, name: str, processing: Processing) -> None:
@@ -77,8 +96,11 @@ class Drafter(ABC):
     def describe(self) -> manifest.Drafter:
         """Return what the manifest says about this drafter."""
 
-    def begin(self, prompts: Tensor, capacity: int) -> None:  # noqa: B027 - most drafters keep nothing between steps
-        """Start a batch: prompts (B, P) int64, left-padded with PAD; no text will exceed `capacity` tokens."""
+    def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:  # noqa: B027
+        """Start a batch: prompts (B, P) int64, left-padded with PAD; no text will exceed `capacity` tokens.
+
+        states : at least those of `taps`. Most drafters keep nothing between steps.
+        """
 
     def keep(self, rows: Tensor) -> None:  # noqa: B027
         """Go on with these rows (int64 indices into the present batch), in this order."""
@@ -94,7 +116,24 @@ class FlatDrafter(Drafter):
     @property
     def rule(self) -> str:
         """The acceptance rule: an argmax draft is one-hot."""
-        return "one_hot" if self.processing.temperature == 0 else "chain"
+        return chain_or_one_hot(self.processing)
+
+
+class DeepLaws(Drafter):
+    """A drafter with a law at each of k depths, whatever it drafted before being the text itself."""
+
+    @abstractmethod
+    def logits(self, prefix: Prefix) -> Logits:
+        """Return the logits (B, k, W) of the next token: entry a is of the round that began a tokens ago.
+
+        That round has drafted the text's last a tokens. Entries of rounds that would have begun before the first step
+        mean nothing.
+        """
+
+    @property
+    def rule(self) -> str:
+        """The acceptance rule: an argmax draft is one-hot."""
+        return chain_or_one_hot(self.processing)
 
 
 class DeepDrafter(Drafter):
@@ -105,6 +144,11 @@ class DeepDrafter(Drafter):
     @abstractmethod
     def propose(self, prefix: Prefix) -> Proposal:
         """Return the drafts of a round that begins here."""
+
+
+def chain_or_one_hot(processing: Processing) -> str:
+    """Return the acceptance rule of a draft that is drawn from a processed law: one_hot if that is the argmax."""
+    return "one_hot" if processing.temperature == 0 else "chain"
 
 
 def pad_left(prompts: Sequence[Sequence[int]]) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
-from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix
+from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix, States
 from traces.kv import Stepper
 from traces.targets import Target
 
@@ -44,7 +44,7 @@ class Causal(FlatDrafter):
         details: dict[str, manifest.JSON] = {"config_sha256": self._drafter.config_sha256}
         return manifest.Drafter(self.name, self.kind, self.rule, 1, self.processing, self._drafter.info, details)
 
-    def begin(self, prompts: Tensor, capacity: int) -> None:
+    def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:
         self._stepper.begin(prompts, capacity)
 
     def keep(self, rows: Tensor) -> None:

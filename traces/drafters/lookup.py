@@ -15,7 +15,7 @@ from torch import Tensor
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between
-from traces.drafters.base import PAD, DeepDrafter, DrafterError, Prefix, Proposal
+from traces.drafters.base import PAD, DeepDrafter, DrafterError, Prefix, Proposal, States
 
 __all__ = ["Lookup", "Options", "SuffixIndex"]
 
@@ -86,7 +86,7 @@ class Lookup(DeepDrafter):
         details = {"longest": self.options.longest, "shortest": self.options.shortest}
         return manifest.Drafter(self.name, self.kind, self.rule, self.k, self.processing, None, details)
 
-    def begin(self, prompts: Tensor, capacity: int) -> None:
+    def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:
         longest, shortest = self.options.longest, self.options.shortest
         self._width = prompts.shape[1]
         self._texts = [

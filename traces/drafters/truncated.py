@@ -1,0 +1,56 @@
+"""A truncated head: the target's first layers, then one trained layer; its law depends on the prefix alone.
+
+It needs the target's first L layers on the last token before it can draft, so it costs at least as much as they do:
+with most of the target's layers it is a model of high acceptance, not a way to decode faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+import hedgelab.storage.manifest as manifest
+from hedgelab.storage.manifest import Processing
+from traces.drafters.base import PAD, FlatDrafter, Logits, Prefix, States
+from traces.drafters.head import card_details, open_head
+from traces.heads import Rounds, index_of, taps_of
+from traces.targets import Target
+
+__all__ = ["Options", "Truncated"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """checkpoint : the folder that `python -m traces train` wrote."""
+
+    checkpoint: str
+
+
+class Truncated(FlatDrafter):
+    """The target cut short and continued by one trained layer, with a cache of that layer's keys."""
+
+    kind = "truncated"
+    needs_hidden = True
+
+    def __init__(self, name: str, processing: Processing, checkpoint: Path, target: Target) -> None:
+        super().__init__(name, processing)
+        self._head, self._card = open_head(name, checkpoint, target, "truncated")
+        self.taps = self._head.taps
+        self._index = index_of(self._head.ids, target.vocabulary)
+        self._rounds = Rounds(self._head, 1)
+
+    def describe(self) -> manifest.Drafter:
+        details = card_details(self._card)
+        return manifest.Drafter(self.name, self.kind, self.rule, 1, self.processing, None, details)
+
+    def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:
+        self._rounds.begin(prompts, capacity, taps_of(states or {}, self.taps), PAD)
+
+    def keep(self, rows: Tensor) -> None:
+        self._rounds.keep(rows)
+
+    def logits(self, prefix: Prefix) -> Logits:
+        outputs = self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.hidden, self.taps))
+        return Logits(self._head.logits(outputs[:, 0]), self._head.ids, self._index)
