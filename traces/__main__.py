@@ -120,6 +120,49 @@ def collect(
 
 
 @app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="YAML configuration, see traces/configs")],
+    out: Annotated[Path, typer.Option(help="folder of the head; new, or interrupted with --resume")],
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="of the target: float32, bfloat16 or float16")] = "float32",
+    resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted training")] = False,
+) -> None:
+    """Train a draft head on texts that the target wrote."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from hedgelab.storage.errors import TraceError
+    from traces.config import ConfigError, load_train_config
+    from traces.heads import HeadError
+    from traces.targets import TargetError
+    from traces.texts import TextsError
+    from traces.train import train as fit
+
+    console = Console(stderr=True)
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps")]
+    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
+    try:
+        settings, document = load_train_config(config)
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task(settings.name, total=None, note="")
+
+            def advance(step: int, total: int | None, loss: float) -> None:
+                bar.update(task, completed=step, total=total, note=f"cross entropy {loss:.3f}")
+
+            card = fit(settings, document, out, device=device, dtype=dtype, resume=resume, progress=advance)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted. Run the same command with --resume to go on: {out}")
+        raise typer.Exit(130) from None
+    except (ConfigError, TargetError, HeadError, TextsError, TraceError, OSError) as error:
+        _stop(error)
+    acceptance = ", ".join(f"{value:.3f}" for value in card.acceptance) or "not measured"
+    typer.echo(
+        f"{card.steps} steps, {card.tokens_seen} tokens seen; acceptance by depth on {card.heldout_texts} held-out "
+        f"texts: {acceptance}; in {out}"
+    )
+
+
+@app.command()
 def card(traces: Annotated[list[Path], typer.Argument(help="trace folders")]) -> None:
     """Print the tables of a trace card as Markdown: texts, cuts, drops, and every drafter in every domain."""
     from hedgelab.storage.errors import TraceError

@@ -1,4 +1,4 @@
-"""A collector's configuration: typed, read from YAML, with every problem reported at once."""
+"""Configurations of the collector and of the trainer: typed, from YAML, with every problem reported at once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,22 @@ import yaml
 from hedgelab.storage.columns import COLUMNS, ENCODED
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, to_document
+from traces import heads
 from traces.drafters import KINDS
 from traces.prompts import DOMAINS, FORMATS, SPLITS
 from traces.targets import PACKAGED
 
-__all__ = ["Config", "ConfigError", "DrafterEntry", "PromptSource", "load_config", "parse_config"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "DrafterEntry",
+    "PromptSource",
+    "TrainConfig",
+    "load_config",
+    "load_train_config",
+    "parse_config",
+    "parse_train_config",
+]
 
 CERTAIN = ("lookup",)  # kinds whose drafts are certain
 Name = Annotated[str, pattern(r"[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, dashes, underscores")]
@@ -84,8 +95,61 @@ class Config:
         return {name: self.encodings.get(name, "float32") for name in ENCODED}
 
 
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides what a trained head is, beside the target.
+
+    texts : files of texts or trace folders, written by the target. domains : which of them, () for all.
+    heldout, share : of each domain's prompts, the share kept for measuring, and of the others the share trained on;
+        which ones is decided by the prompts' hashes, so that all heads leave out the same and shares are nested
+    width : most ids of the vocabulary: the most frequent ones of all the texts, whatever the domains
+    temperature : of the target's law that is learnt and of the head's own
+    depth, decay : steps of the unroll, and the weight of each step's loss over that of the step before
+    batch : texts a step. warmup : steps of linear warm-up, before a cosine to 0. clip : largest norm of a gradient
+    steps, cpu_seconds : length of the training, one of them. CPU-seconds are those of the steps alone, without the
+        target's passes; they become a number of steps once, at the rate of the warm-up
+    save_every : steps between two states that `--resume` can go on from
+    memory : GiB of the target's hidden states that are kept; others are computed again whenever their texts come up
+    """
+
+    name: Name
+    kind: Annotated[str, one_of(heads.KINDS)]
+    taps: tuple[Annotated[int, between(0, 1000)], ...]
+    texts: tuple[str, ...]
+    temperature: Annotated[float, between(1e-3, 1e3)]
+    target: str = PACKAGED
+    domains: tuple[str, ...] = ()
+    heldout: Annotated[float, between(0, 0.5)] = 0.05
+    share: Annotated[float, Rule(lambda value: 0 < value <= 1, "in (0, 1]")] = 1.0
+    width: Annotated[int, between(1, 2**20)] = 4096
+    depth: Annotated[int, between(1, 16)] = 1
+    decay: Annotated[float, between(0, 1)] = 0.85
+    batch: Annotated[int, between(1, 4096)] = 8
+    learning_rate: Annotated[float, between(0, 1)] = 1e-3
+    weight_decay: Annotated[float, between(0, 1)] = 0.01
+    warmup: Annotated[int, between(1, 10**6)] = 20
+    clip: Annotated[float, Rule(lambda value: value > 0, "above 0")] = 1.0
+    steps: Annotated[int, between(1, 10**7)] | None = None
+    cpu_seconds: Annotated[float, Rule(lambda value: value > 0, "above 0")] | None = None
+    save_every: Annotated[int, between(1, 10**6)] = 50
+    memory: Annotated[float, between(0, 1024)] = 2.0
+    seed: Annotated[int, between(0, 2**31)] = 0
+    folder: str = "."
+
+
 def load_config(file: Path) -> tuple[Config, dict[str, Any]]:
     """Return a YAML file as (typed configuration, the document as written); ConfigError lists all problems."""
+    document = _document(file)
+    return parse_config(document, file.parent, str(file)), document
+
+
+def load_train_config(file: Path) -> tuple[TrainConfig, dict[str, Any]]:
+    """Return a YAML file as (typed configuration, the document as written); ConfigError lists all problems."""
+    document = _document(file)
+    return parse_train_config(document, file.parent, str(file)), document
+
+
+def _document(file: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -94,7 +158,7 @@ def load_config(file: Path) -> tuple[Config, dict[str, Any]]:
         raise ConfigError(f"{file}: not YAML: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{file}: holds no mapping")
-    return parse_config(document, file.parent, str(file)), document
+    return document
 
 
 def parse_config(document: dict[str, Any], folder: Path = Path("."), place: str = "config") -> Config:
@@ -116,6 +180,31 @@ def parse_config(document: dict[str, Any], folder: Path = Path("."), place: str 
     problems: list[str] = []
     config = read(Config, whole, place, problems)
     problems += _problems(config, place)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return config
+
+
+def parse_train_config(document: dict[str, Any], folder: Path = Path("."), place: str = "config") -> TrainConfig:
+    """Return a document as a typed configuration of a training; ConfigError lists all problems.
+
+    >>> given = {"name": "x", "texts": ["train"], "temperature": 1.0}
+    >>> parse_train_config({**given, "kind": "truncated", "taps": [15], "depth": 3})
+    Traceback (most recent call last):
+    traces.config.ConfigError: config.depth: is 3; a truncated head has 1
+    config: one of steps and cpu_seconds says how long to train; 0 given
+    """
+    problems: list[str] = []
+    whole = {**_defaults(TrainConfig), **document, "folder": str(folder)}
+    config = read(TrainConfig, whole, place, problems)
+    if config.kind == "truncated" and config.depth not in (1, UNREAD):
+        problems.append(f"{place}.depth: is {config.depth}; a truncated head has 1")
+    for name in ("taps", "texts"):
+        if getattr(config, name) == ():
+            problems.append(f"{place}.{name}: is empty; allowed: at least one")
+    given = sum(value is not None for value in (config.steps, config.cpu_seconds))
+    if given != 1:
+        problems.append(f"{place}: one of steps and cpu_seconds says how long to train; {given} given")
     if problems:
         raise ConfigError("\n".join(problems))
     return config
