@@ -1,5 +1,7 @@
 """Trained heads: recorded laws against drafts that are really started, and what loading refuses."""
 
+import copy
+import dataclasses
 import json
 import math
 import shutil
@@ -292,6 +294,56 @@ def test_the_unroll_of_training_is_the_recorders(home, target, name):
                 torch.testing.assert_close(again[a][row, t - width + 1], expected, rtol=0, atol=0)
 
 
+def other_models():
+    """Tiny models of other architectures: biases, query norms, attention windows."""
+    import transformers as hf
+
+    size = {
+        "vocab_size": 56, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "max_position_embeddings": 96, "initializer_range": 0.25, "pad_token_id": 1,
+    }  # fmt: skip
+    return {
+        "llama": (hf.LlamaForCausalLM, hf.LlamaConfig(**size, tie_word_embeddings=True)),
+        "scaled": (
+            hf.LlamaForCausalLM,
+            hf.LlamaConfig(
+                **size, attention_bias=True,
+                rope_parameters={"rope_type": "linear", "factor": 4.0, "rope_theta": 1000.0},
+            ),
+        ),
+        "qwen2": (hf.Qwen2ForCausalLM, hf.Qwen2Config(**size)),
+        "qwen3": (hf.Qwen3ForCausalLM, hf.Qwen3Config(**size, head_dim=8)),
+        "mistral": (hf.MistralForCausalLM, hf.MistralConfig(**size)),
+    }  # fmt: skip
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["llama", "scaled", "qwen2", "qwen3", "mistral"])
+def test_an_untrained_truncated_head_before_the_last_layer_is_the_target(target, name):
+    """Its layer is the target's last and `adapt` the identity: on every architecture its logits are the target's."""
+    kind, config = other_models()[name]
+    torch.manual_seed(5)
+    model = kind(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # fresh biases and norms are 0 and 1, which would hide them
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    head = Head(dataclasses.replace(target, model=model), "truncated", (2,), torch.tensor(IDS))
+    tokens = pad_left([[3, 4, 5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 15]])
+    real = tokens != PAD
+    out = model(
+        tokens.clamp(min=0), attention_mask=real.long(), position_ids=(real.cumsum(1) - 1).clamp(min=0),
+        output_hidden_states=True,
+    )  # fmt: skip
+    state = out.hidden_states[2]
+    (outputs,) = head.unroll(tokens.clamp(min=0), [state], real, 1)
+    torch.testing.assert_close(head.logits(outputs)[real], out.logits[..., IDS][real], rtol=1e-4, atol=1e-4)
+    rounds = Rounds(head, 1)
+    rounds.begin(tokens[:, :5], 8, [state[:, :5]], PAD)
+    for t in range(5, 8):
+        found = head.logits(rounds.step(tokens[:, t], [state[:, t]])[:, 0])
+        torch.testing.assert_close(found, out.logits[:, t, IDS], rtol=1e-4, atol=1e-4)
+
+
 def test_only_the_trained_parts_are_trained_and_stored(home, target):
     head, card = load_head(home / "deep", target)
     stored = load_file(home / "deep" / "head.safetensors")
@@ -311,9 +363,6 @@ def test_only_the_trained_parts_are_trained_and_stored(home, target):
 @pytest.mark.parametrize("name", ["deep", "cut"])
 def test_nothing_stays_on_the_cpu(home, target, name):
     """On the meta device an operation that mixes devices raises, and so does one that reads values."""
-    import copy
-    import dataclasses
-
     away = copy.deepcopy(target.model).to("meta")
     there = dataclasses.replace(target, model=away, device=torch.device("meta"))
     kind, taps = MADE[name]
@@ -398,8 +447,6 @@ def test_maps_and_taps_must_fit_the_target(target):
 
 
 def test_other_architectures_are_refused_by_name(target):
-    import dataclasses
-
     from transformers import GPT2Config, GPT2LMHeadModel
 
     model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=1, n_positions=16))

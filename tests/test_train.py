@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -218,6 +219,25 @@ def test_a_budget_in_seconds_becomes_steps_after_the_warm_up(home, tmp_path, mon
     assert card.steps == 20
     assert seen == [None] * 4 + [20] * 16
     assert card.measured["cpu_seconds"] == 5.0
+
+
+def test_what_is_not_finite_is_an_error_not_a_weight(home, tmp_path, monkeypatch):
+    config = parse_train_config(DOCUMENT, home)
+    logits, calls = Head.logits, [0]
+
+    def diverge(self, outputs):
+        calls[0] += 1
+        return logits(self, outputs) * (math.inf if calls[0] == 5 else 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Head, "logits", diverge)
+        with pytest.raises(HeadError, match=r"step 1: .* try a smaller learning_rate"):
+            train(config, {}, tmp_path / "a")
+    broken = load_target(str(home / "target"))
+    broken.model.model.layers[1].mlp.down_proj.weight[0, 0] = torch.nan
+    monkeypatch.setattr(training, "load_target", lambda *args: broken)
+    with pytest.raises(HeadError, match="'target': its hidden states or logits hold NaN"):
+        train(config, {}, tmp_path / "b")
 
 
 # --- data ----------------------------------------------------------------------------------------------------------

@@ -366,8 +366,9 @@ class _Batch:
             found = drafter.logits(prefix)
         begun = min(t + 1, self.config.k)
         values = found.values[:, :begun]
-        for depth in range(begun):
-            self._sound(values[:, depth], drafter.name, f"row {t}, depth {depth}")
+        if faults(values.flatten(0, 1)):  # one look at all depths: on a GPU each look waits for it
+            for depth in range(begun):
+                self._sound(values[:, depth], drafter.name, f"row {t}, depth {depth}")
         with self.clock.time(f"processing: {drafter.name}"):
             each = [process(values[:, depth], drafter.processing, found.ids, found.index) for depth in range(begun)]
             self._put("confidence", t, top_probability(values[:, 0], each[0]), i)

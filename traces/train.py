@@ -7,7 +7,8 @@ temperature, over the steps d of the head's unroll:
 
 p is normalised over all ids, W is the head's vocabulary. Hidden states and p are computed by the target in batches of
 whole texts, once if memory allows. Whatever decides the weights is a function of the configuration, the target, the
-texts and the step: an interrupted training that resumes ends with the bytes of one that was not interrupted.
+texts and the step: on one machine and with as many threads, an interrupted training that resumes ends with the bytes
+of one that was not interrupted.
 """
 
 from __future__ import annotations
@@ -305,11 +306,13 @@ class _Trainer:
             log_q = (self.head.logits(outputs[:, d:][here]) / config.temperature).log_softmax(-1)
             losses.append(-(p[:, d:][here] * log_q).sum(-1).mean())
         torch.stack([loss * config.decay**d for d, loss in enumerate(losses)]).sum().backward()
-        torch.nn.utils.clip_grad_norm_(self._named.values(), config.clip)
-        self._optimizer.step()
+        norm = float(torch.nn.utils.clip_grad_norm_(self._named.values(), config.clip))
         values = torch.stack(losses).tolist()
-        if not all(map(math.isfinite, values)):
-            raise HeadError(f"step {done.step}: the loss is {values}; try a smaller learning_rate")
+        if not all(map(math.isfinite, (*values, norm))):
+            raise HeadError(
+                f"step {done.step}: the losses are {values}, the gradient's norm {norm}; try a smaller learning_rate"
+            )
+        self._optimizer.step()
         done.losses.append(values + [math.nan] * (config.depth - len(values)))
         done.step += 1
         done.seen += batch.drafted
@@ -412,8 +415,11 @@ class _Trainer:
             last=out.hidden_states[-1][:, begin:].float(),
             total=scaled.logsumexp(-1).view(len(tokens), -1),
         )
+        here = real[:, begin:]
+        parts = (*(state[real] for state in known.states), known.last[here], known.total[here])
+        if not all(bool(torch.isfinite(part).all()) for part in parts):
+            raise HeadError(f"{target.info.name!r}: its hidden states or logits hold NaN or infinities on a text")
         if not self._checked:
-            here = real[:, begin:]
             law = scaled.softmax(-1)[:, self.head.ids].view(*here.shape, -1)
             off = float((law - self._law(known))[here].abs().sum(-1).mean()) / 2
             if not off < _OFF:
