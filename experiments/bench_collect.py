@@ -18,7 +18,7 @@ import torch
 
 from traces.collect import Clock, _Batch, build_drafters, jobs_of
 from traces.config import load_config
-from traces.drafters.base import DeepDrafter, Drafter, FlatDrafter, Prefix, pad_left
+from traces.drafters.base import DeepDrafter, DeepLaws, Drafter, FlatDrafter, Prefix, pad_left
 from traces.kv import Stepper
 from traces.targets import load_target
 
@@ -32,17 +32,18 @@ class _Bare:
 
     def __init__(self, batch: _Batch, drafters: list[Drafter]) -> None:
         self.batch, self.drafters = batch, drafters
-        self.stepper = Stepper(batch.target.model, hidden=any(d.needs_hidden for d in drafters))
+        taps = {tap for drafter in drafters for tap in drafter.taps}
+        self.stepper = Stepper(batch.target.model, any(d.needs_hidden for d in drafters), taps)
         prompts = pad_left([job.ids for job in batch.jobs])
         self.stepper.begin(prompts, batch.tokens.shape[1])
         for drafter in drafters:
-            drafter.begin(prompts, batch.tokens.shape[1])
+            drafter.begin(prompts, batch.tokens.shape[1], self.stepper.prompt_states)
 
     def step(self, tokens: torch.Tensor) -> None:
         self.stepper.step(tokens[:, -1])
         prefix = Prefix(tokens, self.stepper.hidden)
         for drafter in self.drafters:
-            if isinstance(drafter, FlatDrafter):
+            if isinstance(drafter, FlatDrafter | DeepLaws):
                 drafter.logits(prefix)
             elif isinstance(drafter, DeepDrafter):
                 drafter.propose(prefix)
