@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -343,3 +344,40 @@ def test_an_interrupted_command_says_how_to_go_on(home, tmp_path, monkeypatch):
 def test_shipped_configurations_are_valid(name):
     config, _ = load_train_config(Path(__file__).parent.parent / "traces" / "configs" / f"train-{name}.yaml")
     assert config.name == name
+
+
+def test_damaged_states_and_heads_are_not_taken_for_good_ones(home, tmp_path, monkeypatch, trained):
+    config = parse_train_config(DOCUMENT, home)
+    with monkeypatch.context() as patch:
+        patch.setattr(training._Trainer, "acceptance", lambda self, batches: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(dataclasses.replace(config, steps=8), DOCUMENT, tmp_path / "t")
+    state = tmp_path / "t" / "state.safetensors"
+    whole = state.read_bytes()
+    damaged = bytearray(whole)
+    damaged[len(whole) * 3 // 4] ^= 1
+    state.write_bytes(bytes(damaged))
+    with pytest.raises(ConfigError, match="is damaged; remove it"):
+        train(dataclasses.replace(config, steps=8), DOCUMENT, tmp_path / "t", resume=True)
+    shutil.copytree(home / "eagle", tmp_path / "done")
+    train(config, DOCUMENT, tmp_path / "done", resume=True)
+    train(dataclasses.replace(config, memory=0.001), DOCUMENT, tmp_path / "done", resume=True)  # decides nothing
+    with pytest.raises(ConfigError, match="another configuration"):
+        train(config, DOCUMENT, tmp_path / "done", resume=True, dtype="bfloat16")
+    (tmp_path / "done" / "head.safetensors").unlink()
+    with pytest.raises(HeadError, match="cannot be read"):
+        train(config, DOCUMENT, tmp_path / "done", resume=True)
+
+
+def test_two_trainings_in_one_folder(home, tmp_path, monkeypatch):
+    config = parse_train_config(DOCUMENT, home)
+
+    def second(self):
+        with pytest.raises(ConfigError, match="another process trains here"):
+            train(config, DOCUMENT, tmp_path / "t")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training._Trainer, "advance", second)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, DOCUMENT, tmp_path / "t")
+    assert list((tmp_path / "t").iterdir()) == []  # the lock is gone

@@ -129,7 +129,7 @@ def load_head(folder: Path, target: Target) -> tuple[Head, Card]:
     if _MAP not in tensors:
         raise HeadError(f"{file}: holds no vocabulary map ({_MAP!r}), so its columns stand for no known ids")
     ids = tensors.pop(_MAP).to(torch.int64)
-    if len(ids) != card.width or map_hash(ids) != card.vocabulary_sha256:
+    if ids.ndim != 1 or len(ids) != card.width or map_hash(ids) != card.vocabulary_sha256:
         raise HeadError(f"{file}: its vocabulary map is not the one that the head was trained with")
     if found != card.weights_sha256:
         raise HeadError(f"{file}: has sha256 {found[:12]}, its card says {card.weights_sha256[:12]}")

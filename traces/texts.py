@@ -137,7 +137,8 @@ class Texts:
         texts = cls(token, offsets, begin, domain, *texts_of, sha256)
         steady = len(offsets) == len(begin) + 1 == len(domain) + 1 and offsets[0] == 0 and offsets[-1] == len(token)
         inside = steady and bool((offsets[:-1] <= begin).all() and (begin <= offsets[1:]).all())
+        inside = inside and (len(domain) == 0 or int(domain.max()) < len(texts.domains))
         known = len(token) == 0 or 0 <= int(token.min()) <= int(token.max()) < texts.vocabulary
         if not (inside and known):
-            raise TextsError(f"{file}: offsets or ids are out of range")
+            raise TextsError(f"{file}: offsets, domains or ids are out of range")
         return texts

@@ -13,7 +13,9 @@ of one that was not interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import io
 import json
@@ -21,7 +23,7 @@ import math
 import platform
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,7 @@ from torch import Tensor
 
 from hedgelab.storage.shards import write_atomically
 from hedgelab.storage.typed_json import to_document
-from traces.checkpoints import CARD, CURVE, Card, map_hash, read_card, save_head, weights_of
+from traces.checkpoints import CARD, CURVE, Card, load_head, map_hash, read_card, save_head, weights_of
 from traces.config import ConfigError, TrainConfig
 from traces.heads import Head, HeadError
 from traces.targets import Target, load_target
@@ -44,6 +46,7 @@ from traces.texts import Texts
 __all__ = ["train"]
 
 STATE = "state.safetensors"  # of an unfinished training
+LOCK = ".lock"  # of a training under way
 _BETAS = (0.9, 0.95)
 _BUCKET = 16  # prompts whose lengths differ by less may share a batch
 _OFF = 0.05  # total variation between the target's law and the one its output rows give: beyond rounding of bfloat16
@@ -136,17 +139,38 @@ def train(
     trainer = _Trainer(config, target, head, batches_of(training, config.batch))
     print_ = _fingerprint(config, target, sources)
     out.mkdir(parents=True, exist_ok=True)
+    with _alone(out):
+        return _train(trainer, document, out, print_, resume, progress, training, heldout, sources, dtype)
+
+
+def _train(
+    trainer: _Trainer,
+    document: dict[str, Any],
+    out: Path,
+    print_: str,
+    resume: bool,
+    progress: Callable[[int, int | None, float], None],
+    training: Sequence[Sample],
+    heldout: Sequence[Sample],
+    sources: Sequence[Texts],
+    dtype: str,
+) -> Card:
+    """Train in a folder that is this process's alone; go on, or return what is finished."""
+    config, target, head = trainer.config, trainer.target, trainer.head
     if (out / CARD).exists():
-        return _finished(out, document, resume, target, sources)
+        return _finished(out, print_, resume, target)
     if (out / STATE).exists():
         if not resume:
             raise ConfigError(f"{out}: holds an interrupted training; --resume goes on, or choose a new folder")
         trainer.load(out / STATE, print_)
     while trainer.unfinished:
+        measured_now = trainer.progress.total is None
         loss = trainer.advance()
         done = trainer.progress
         progress(done.step, done.total, loss)
-        if done.step % config.save_every == 0 or done.step == done.total:
+        # at once when the budget has become a number of steps: another run would measure another
+        measured_now = measured_now and done.total is not None
+        if done.step % config.save_every == 0 or done.step == done.total or measured_now:
             trainer.save(out / STATE, print_)
     began = time.process_time()
     acceptance = trainer.acceptance(batches_of(heldout, config.batch))
@@ -164,7 +188,7 @@ def train(
         kind=config.kind,
         taps=config.taps,
         width=head.width,
-        vocabulary_sha256=map_hash(ids),
+        vocabulary_sha256=map_hash(head.ids),
         weights_sha256=hashlib.sha256(weights).hexdigest(),
         target=target.info.name,
         target_sha256=target.info.sha256,
@@ -181,7 +205,7 @@ def train(
         heldout_texts=len(heldout),
         heldout_tokens=sum(sample.own for sample in heldout),
         acceptance=tuple(acceptance),
-        settings={"config": document, "device": target.device.type, "dtype": dtype},
+        settings={"config": document, "device": target.device.type, "dtype": dtype, "fingerprint": print_},
         versions={"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
         measured=measured,
     )
@@ -234,6 +258,9 @@ def vocabulary_of(sources: Sequence[Texts], width: int, target: Target) -> Tenso
 
     Of ids that occur equally often the lower are taken; ids that never occur are left out.
     """
+    for texts in sources:
+        if len(texts.token) and int(texts.token.max()) >= target.vocabulary:
+            raise HeadError(f"texts written by {texts.target!r} hold ids that {target.info.name!r} does not know")
     own = np.zeros(target.vocabulary, np.int64)
     every = np.zeros(target.vocabulary, np.int64)
     for texts in sources:
@@ -320,7 +347,8 @@ class _Trainer:
         done.seconds["steps"] += time.process_time() - ready
         if done.total is None and done.step == config.warmup:
             assert config.cpu_seconds is not None
-            done.total = max(done.step, int(config.cpu_seconds / done.seconds["steps"] * done.step))
+            steps = config.cpu_seconds / max(done.seconds["steps"], 1e-9) * done.step
+            done.total = max(done.step, int(min(steps, 1e12)))
         return values[0]
 
     @torch.no_grad()
@@ -345,8 +373,9 @@ class _Trainer:
             tensors[f"weights.{name}"] = weight.detach().cpu()
             for part, value in self._optimizer.state[weight].items():
                 tensors[f"{part}.{name}"] = value.detach().cpu()
-        about = {"step": done.step, "total": done.total, "seen": done.seen, "seconds": done.seconds}
-        write_atomically(file, save(tensors, metadata={"fingerprint": print_, "about": json.dumps(about)}))
+        about = json.dumps({"step": done.step, "total": done.total, "seen": done.seen, "seconds": done.seconds})
+        metadata = {"fingerprint": print_, "about": about, "sha256": _content_hash(tensors, about)}
+        write_atomically(file, save(tensors, metadata=metadata))
 
     def load(self, file: Path, print_: str) -> None:
         """Go on from a saved state; ConfigError if it belongs to another training."""
@@ -355,8 +384,11 @@ class _Trainer:
                 metadata = store.metadata() or {}
                 tensors = {name: store.get_tensor(name) for name in store.keys()}  # noqa: SIM118 - no mapping
             about = json.loads(metadata["about"])
+            sound = metadata["sha256"] == _content_hash(tensors, metadata["about"])
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise ConfigError(f"{file}: cannot be read as a training's state: {error}") from error
+        if not sound:
+            raise ConfigError(f"{file}: is damaged; remove it to train anew")
         if metadata.get("fingerprint") != print_:
             raise ConfigError(f"{file}: was left by a training with another configuration, target or texts")
         losses = tensors.pop("losses").tolist()
@@ -451,6 +483,29 @@ def curve(name: str, losses: Sequence[Sequence[float]]) -> bytes:
     return buffer.getvalue()
 
 
+def _content_hash(tensors: dict[str, Tensor], about: str) -> str:
+    """Return the sha256 of a state's tensors and numbers."""
+    digest = hashlib.sha256(about.encode())
+    for name in sorted(tensors):
+        digest.update(name.encode() + b"\0")
+        digest.update(tensors[name].contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold the folder's lock; ConfigError if another process trains in it."""
+    with (out / LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(f"{out}: another process trains here") from error
+        try:
+            yield
+        finally:
+            (out / LOCK).unlink(missing_ok=True)
+
+
 def _fingerprint(config: TrainConfig, target: Target, sources: Sequence[Texts]) -> str:
     settings = to_document(dataclasses.replace(config, folder="", memory=0.0, save_every=1))
     model = [target.info.sha256, target.info.dtype, target.config_sha256, target.device.type]
@@ -458,12 +513,12 @@ def _fingerprint(config: TrainConfig, target: Target, sources: Sequence[Texts]) 
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _finished(out: Path, document: dict[str, Any], resume: bool, target: Target, sources: Sequence[Texts]) -> Card:
+def _finished(out: Path, print_: str, resume: bool, target: Target) -> Card:
     card = read_card(out)
     if not resume:
         raise ConfigError(f"{out}: holds a finished head; choose a new folder")
-    same = (document, target.info.sha256, tuple(texts.sha256 for texts in sources))
-    if (card.settings.get("config"), card.target_sha256, card.texts_sha256) != same:
+    if card.settings.get("fingerprint") != print_:
         raise ConfigError(f"{out}: holds a head that was trained with another configuration, target or texts")
+    load_head(out, target)  # its files are all there and sound
     (out / STATE).unlink(missing_ok=True)
     return card

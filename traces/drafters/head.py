@@ -78,5 +78,4 @@ def card_details(card: Card) -> dict[str, manifest.JSON]:
         "training_tokens": card.training_tokens,
         "tokens_seen": card.tokens_seen,
         "steps": card.steps,
-        "cpu_seconds": card.measured.get("cpu_seconds"),
     }
