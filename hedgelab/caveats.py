@@ -48,13 +48,12 @@ def _theorem(policy: Learner, rounds: int | None, stationary: bool, adaptive: bo
     if policy.name not in FOR_LEARNER:
         reason = NO_BOUND.get(policy.name)
         return [f"no bound with constants: {reason}" if reason else f"no bound is registered for {policy.name!r}"]
-    theorem = BOUNDS[FOR_LEARNER[policy.name].theorem]
+    entry = FOR_LEARNER[policy.name]
+    theorem = BOUNDS[entry.theorem]
     notes = []
     if theorem.status in ("asymptotic", "order only"):
         notes.append(f"its bound is {theorem.status}: no game can test it")
-    if theorem.holds in ("stochastic", "stopping time") and not stationary:
-        notes.append("its bound is for losses independent over rounds, with one mean a drafter")
-    if policy.name == "successive-elimination" and not stationary:
+    if (theorem.holds == "stochastic" or {"gaps", "means", "lengths"} & set(entry.needs)) and not stationary:
         notes.append("its bound is for losses independent over rounds, with one mean a drafter")
     if policy.name in _PARAMETERS:
         values = {name: policy.values.get(name, parameter.default) for name, parameter in policy.parameters.items()}
@@ -62,7 +61,7 @@ def _theorem(policy: Learner, rounds: int | None, stationary: bool, adaptive: bo
         notes += [found] if found else []
     if adaptive and policy.randomises:
         notes.append("the adversary sees the pick in the one-hot play: no bound speaks of that")
-    elif adaptive and theorem.holds == "pseudo-regret":
+    elif adaptive and theorem.holds in ("pseudo-regret", "stopping time"):
         notes.append("the world answers the plays: a bound on pseudo-regret does not speak of it")
     return notes
 

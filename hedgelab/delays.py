@@ -6,9 +6,8 @@ is the game without delay. Ways to run a learner (`delay_mode` of `hedgelab.play
 queue    one learner; losses reach it when they are revealed, each with the probabilities that were played for it
 bold     copies of the learner; a round is played by the first copy that waits for no loss, a fresh one when all wait
 padded   as bold, every loss held back to the longest delay, which makes the delays independent of what was played
-qpm-d    bandit feedback: revealed losses queue up by drafter. The learner waits with its pick, which is played again
-         and
-         again, until that drafter has a loss to show; then it is shown the oldest, and picks anew
+qpm-d    bandit feedback: revealed losses queue up by drafter. The learner waits with its pick, which is played until
+         that drafter has a loss to show; then it is shown the oldest, and picks anew
 
 BOLD and QPM-D: Joulani, Gyorgy and Szepesvari 2013 ("Online learning under delayed feedback"), `hedgelab.bounds` has
 what they guarantee. Exponential weights need no black box: with a rate tuned to the delays (`stale_hedge`) the plain
@@ -24,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hedgelab.algorithms import learner
 from hedgelab.contract import Learner
-from hedgelab.feedback import LONGEST_DRAFT, loss_of, rows_until_known
+from hedgelab.feedback import loss_of, rows_until_known, whole_draft_length
 
 __all__ = ["MODES", "decode", "missing", "most_outstanding", "outstanding_in_decoding", "per_round", "stale_hedge"]
 
@@ -74,12 +73,6 @@ def most_outstanding(delay: ArrayLike, rounds: int) -> int:
     return int(missing(delay, rounds).max(initial=0))
 
 
-def _draft_length(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= LONGEST_DRAFT:
-        raise ValueError(f"k must be a whole number in [1, {LONGEST_DRAFT}], got {k!r}")
-    return int(k)
-
-
 def decode(committed: ArrayLike, k: int, *, objective: str = "length") -> NDArray[np.int64]:
     """Return the delays, in tokens, that a decode loop made: one a row of the sequence whose loss becomes known.
 
@@ -92,7 +85,7 @@ def decode(committed: ArrayLike, k: int, *, objective: str = "length") -> NDArra
     >>> decode([3, 1, 3], 2).tolist()
     [2, 1, 1, 3, 2, 1]
     """
-    lengths, k = np.asarray(committed), _draft_length(k)
+    lengths, k = np.asarray(committed), whole_draft_length(k)
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or ((lengths < 1) | (lengths > k + 1)).any():
         raise ValueError(f"committed must be a vector of whole numbers in [1, {k + 1}]")
     lag = rows_until_known(loss_of(objective, None)[0], k)
@@ -110,7 +103,7 @@ def outstanding_in_decoding(k: int, *, objective: str = "length") -> int:
     >>> outstanding_in_decoding(5), outstanding_in_decoding(5, objective="acceptance")
     (9, 5)
     """
-    k = _draft_length(k)
+    k = whole_draft_length(k)
     return k + rows_until_known(loss_of(objective, None)[0], k) - 1
 
 

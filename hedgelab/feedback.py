@@ -13,7 +13,17 @@ from hedgelab._jit import kernel
 from hedgelab.lengths import ESTIMATORS, committed_lengths
 from hedgelab.trace import Part, Trace
 
-__all__ = ["ACCEPTANCE", "LENGTH", "OBJECTIVES", "draft_length", "loss_of", "loss_range", "losses", "rows_until_known"]
+__all__ = [
+    "ACCEPTANCE",
+    "LENGTH",
+    "OBJECTIVES",
+    "draft_length",
+    "loss_of",
+    "loss_range",
+    "losses",
+    "rows_until_known",
+    "whole_draft_length",
+]
 
 LONGEST_DRAFT = 1024
 ACCEPTANCE = 0
@@ -34,17 +44,23 @@ def loss_of(objective: str, estimator: str | None) -> tuple[int, int]:
     return LENGTH, ESTIMATORS.index(estimator)
 
 
+def whole_draft_length(k: int) -> int:
+    """Return k as an int. Raises ValueError when it is no draft length."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= LONGEST_DRAFT:
+        raise ValueError(f"k must be a whole number in [1, {LONGEST_DRAFT}], got {k!r}")
+    return int(k)
+
+
 def draft_length(trace: Trace, k: int | None) -> int:
     """Return k, by default the trace's own. Raises ValueError when it is no draft length that the trace can answer
     for."""
     if k is None:
         return trace.k
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= LONGEST_DRAFT:
-        raise ValueError(f"k must be a whole number in [1, {LONGEST_DRAFT}], got {k!r}")
+    k = whole_draft_length(k)
     if len(trace.deep_columns) and k > trace.k:
         names = ", ".join(trace.drafters[i] for i in trace.deep_columns)
         raise ValueError(f"k must be at most {trace.k}, the depth recorded for {names}; got {k}")
-    return int(k)
+    return k
 
 
 def loss_range(objective: str, k: int) -> float:

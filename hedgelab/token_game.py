@@ -21,12 +21,11 @@ from hedgelab.decode_replay import fresh_state, resolve, whole
 from hedgelab.delays import MODES, most_outstanding, per_round
 from hedgelab.regret import SecondOrder, second_order, whole_times
 from hedgelab.token_loop import BOLD, QPM_D, QUEUE, compiled_game, no_adversary, plain_game
-from hedgelab.worlds import World
+from hedgelab.worlds import World, block_rounds
 
 __all__ = ["FEEDBACK", "Game", "log_times", "play"]
 
 FEEDBACK = ("full", "bandit")
-_BLOCK = 4096
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,8 +97,9 @@ def log_times(rounds: int, per_decade: int = 10) -> NDArray[np.int64]:
 
 
 def _given_blocks(losses: Any) -> Iterator[NDArray[np.float64]]:
-    for first in range(0, losses.shape[0], _BLOCK):
-        yield np.ascontiguousarray(losses[first : first + _BLOCK], dtype=np.float64)
+    count = block_rounds(losses.shape[1])
+    for first in range(0, losses.shape[0], count):
+        yield np.ascontiguousarray(losses[first : first + count], dtype=np.float64)
 
 
 def _outside(row: NDArray[np.float64], t: int) -> ValueError:
@@ -133,20 +133,19 @@ def _blocks(world: World, seed: int) -> Iterator[NDArray[np.float64]]:
     if world.blocks is not None:
         yield from world.blocks(seed)
         return
-    done = 0
-    while done < world.rounds:
-        here = min(_BLOCK, world.rounds - done)
-        yield np.zeros((here, world.drafters))
-        done += here
+    count = block_rounds(world.drafters)
+    for first in range(0, world.rounds, count):
+        yield np.zeros((min(count, world.rounds - first), world.drafters))
 
 
-def _delays(delay: ArrayLike, rounds: int, mode: str) -> tuple[NDArray[np.int64], int, int]:
-    """Return (delays with -1 for losses that never come, slots of the ring, most outstanding)."""
+def _delays(delay: ArrayLike, rounds: int, mode: str) -> tuple[NDArray[np.int64], int, int, int]:
+    """Return (delays with -1 for losses that never come, slots of the ring, most outstanding, longest given)."""
     delays = per_round(delay, rounds)
     if mode == "padded":
         delays = np.full(rounds, delays.max(initial=0), np.int64)
     revealed = np.minimum(delays, rounds) + np.arange(rounds) < rounds
-    return np.where(revealed, delays, -1), int(delays[revealed].max(initial=0)) + 1, most_outstanding(delays, rounds)
+    ring = int(delays[revealed].max(initial=0)) + 1
+    return np.where(revealed, delays, -1), ring, most_outstanding(delays, rounds), int(delays.max(initial=0))
 
 
 def play(
@@ -197,7 +196,7 @@ def play(
     seed = whole("seed", seed, 0, 2**56 - 1)
     world = _world(losses)
     rounds, n = world.rounds, world.drafters
-    delays, ring, outstanding = _delays(delay, rounds, delay_mode)
+    delays, ring, outstanding, longest = _delays(delay, rounds, delay_mode)
     at = log_times(rounds) if times is None else whole_times(times, rounds)
 
     params, fresh = fresh_state(policy, n)
@@ -289,7 +288,7 @@ def play(
             "world": world.name,
             "feedback": feedback,
             "delay_mode": delay_mode,
-            "longest_delay": int(per_round(delay, rounds).max(initial=0)),
+            "longest_delay": longest,
             "most_outstanding": outstanding,
             "copies": copies,
             "seed": seed,

@@ -173,14 +173,15 @@ def _generator(seed: int, *key: int) -> np.random.Generator:
 # ------------------------------------------------------------------ blocks
 
 
-def _block_rounds(drafters: int) -> int:
+def block_rounds(drafters: int) -> int:
+    """Return how many rounds of N losses are made or read at once: 2 MB of them, at most 4096 rounds."""
     return max(1, min(_ROUNDS, _BLOCK // drafters))
 
 
 def _blocks(rounds: int, drafters: int, fill: Callable[..., Matrix], seed: int = 0, start: int = 0) -> Iterator[Matrix]:
     """Yield the losses from round `start` on; ``fill(seed, block, first, count, drafters)`` makes one whole block."""
     _refuse([*_whole("seed", seed, 0, 2**56 - 1), *_whole("start", start, 0, rounds)])
-    count = _block_rounds(drafters)
+    count = block_rounds(drafters)
     for index in range(start // count, -(-rounds // count)):
         first = index * count
         yield fill(int(seed), index, first, count, drafters)[max(start - first, 0) : rounds - first]

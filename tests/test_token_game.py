@@ -228,7 +228,9 @@ def test_caveats_say_what_voids_a_theorem():
     assert "horizon = T" in hl.play(coins, hl.learner("moss", horizon=21)).caveats[0]
     assert any("c = 3" in note for note in hl.play(coins, "kl-ucb").caveats)
     assert "one-hot play" in hl.play(worlds.greedy(20, 2), "ftpl").caveats[0]
-    assert "pseudo-regret" in hl.play(worlds.greedy(20, 2), "exp3").caveats[0]
+    for name in ("exp3", "exp3spec"):
+        assert "pseudo-regret" in hl.play(worlds.greedy(20, 2), name).caveats[0]
+        assert hl.play(losses, name).caveats == ()
     # late losses
     assert hl.play(losses, "normalhedge", delay=2, delay_mode="padded").caveats == ()
     assert "no bound is proved for 'normalhedge'" in hl.play(losses, "normalhedge", delay=2).caveats[0]

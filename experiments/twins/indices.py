@@ -7,6 +7,7 @@ elsewhere. `Ucb1` therefore rounds its width as the learner does.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from experiments.twins.bandits import Exp3
 
 
-class Index:
+class Index(ABC):
     """Unseen drafters first, then the largest `index(arm)`, ties uniform."""
 
     def __init__(self, n: int):
@@ -30,9 +31,9 @@ class Index:
         """Return the mean reward, summed in the order of the losses."""
         return self.gain[arm] / len(self.rewards[arm])
 
+    @abstractmethod
     def index(self, arm):
         """Return the upper confidence bound of a seen arm."""
-        raise NotImplementedError
 
     def play(self, rng):
         """Return the distribution."""

@@ -71,6 +71,36 @@ def moments(weight, square):
 
 
 @kernel
+def clipped_squares(regret, square):
+    """Write [R]_+^2 into `square` and return the largest."""
+    for i in range(regret.shape[0]):
+        positive = regret[i] if regret[i] > 0.0 else 0.0  # clip, then square
+        square[i] = positive * positive
+    return lane_max(square)
+
+
+@kernel
+def halley_step(u, value, slope, curvature, low, high):
+    """Return (step, low, high, last): Halley's step from u for a rising function, inside the bracket [low, high].
+
+    The bracket shrinks to the side of the root; a step that would leave it is bisection's. `last` : whether u + step is
+    right to the tolerance.
+    """
+    if value > 0.0:
+        high = u
+    else:
+        low = u
+    denominator = 2.0 * slope * slope - value * curvature
+    step = -2.0 * value * slope / denominator if denominator > 0.0 else -value / slope
+    inside = low <= u + step <= high
+    if not inside:
+        step = 0.5 * (low + high) - u
+    relative = abs(step) / u
+    last = (inside and 10.0 * relative * relative * relative < _TOLERANCE) or relative < 1e-15
+    return step, low, high, last
+
+
+@kernel
 def slope_weights(weight, square, step, probs):
     """Write w ∝ sqrt(q) exp((u + step) q) into `probs`, from weight = exp(u q), square = q; |step q| small."""
     for i in range(probs.shape[0]):
@@ -85,10 +115,7 @@ def play(params, state, context, rng, probs):
     """Solve for the scale, then weigh by potential slope."""
     n = probs.shape[0]
     regret, square, weight = state[_REGRET], state[_SQUARE], state[_WEIGHT]
-    for i in range(n):
-        positive = regret[i] if regret[i] > 0.0 else 0.0  # clip, then square
-        square[i] = positive * positive
-    largest = lane_max(square)
+    largest = clipped_squares(regret, square)
     if largest < 1e-200:
         for i in range(n):
             probs[i] = 1.0 / n
@@ -104,17 +131,8 @@ def play(params, state, context, rng, probs):
         value = math.log(a / n) - 1.0
         slope = b / a
         curvature = c / a - slope * slope
-        if value > 0.0:
-            high = u
-        else:
-            low = u
-        denominator = 2.0 * slope * slope - value * curvature
-        step = -2.0 * value * slope / denominator if denominator > 0.0 else -value / slope
-        inside = low <= u + step <= high
-        if not inside:
-            step = 0.5 * (low + high) - u
-        relative = abs(step) / u
-        if (inside and 10.0 * relative * relative * relative < _TOLERANCE) or relative < 1e-15:
+        step, low, high, last = halley_step(u, value, slope, curvature, low, high)
+        if last:
             break
         u += step
     state[_ROOT, 0] = u + step

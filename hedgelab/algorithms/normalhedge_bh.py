@@ -34,17 +34,15 @@ import math
 import numpy as np
 
 from hedgelab._jit import kernel
-from hedgelab.algorithms.normalhedge import moments, slope_weights
+from hedgelab.algorithms.normalhedge import clipped_squares, halley_step, moments, slope_weights
 from hedgelab.contract import Learner, Parameter
-from hedgelab.lanes import lane_dot, lane_max
+from hedgelab.lanes import lane_dot
 from hedgelab.vexp import vexp
 
 _REGRET = 0  # R
 _SQUARE = 1  # q, scratch
 _WEIGHT = 2  # exp(u q), scratch
 _ROOT = 3  # u = 1/(2t) of the last solution
-
-_TOLERANCE = 2e-11  # relative, of u
 
 
 def init(params, n):
@@ -59,10 +57,7 @@ def play(params, state, context, rng, probs):
     """Solve for the clock, then weigh by the potential's slope."""
     n = probs.shape[0]
     regret, square, weight = state[_REGRET], state[_SQUARE], state[_WEIGHT]
-    for i in range(n):
-        positive = regret[i] if regret[i] > 0.0 else 0.0  # clip, then square
-        square[i] = positive * positive
-    largest = lane_max(square)
+    largest = clipped_squares(regret, square)
     if largest < 1e-200:
         state[_ROOT, 0] = 0.5 / params[0]
         for i in range(n):
@@ -82,17 +77,8 @@ def play(params, state, context, rng, probs):
         tilted = b / a
         slope = tilted + 0.5 / u
         curvature = c / a - tilted * tilted - 0.5 / (u * u)
-        if value > 0.0:
-            high = u
-        else:
-            low = u
-        denominator = 2.0 * slope * slope - value * curvature
-        step = -2.0 * value * slope / denominator if denominator > 0.0 else -value / slope
-        inside = low <= u + step <= high
-        if not inside:
-            step = 0.5 * (low + high) - u
-        relative = abs(step) / u
-        if (inside and 10.0 * relative * relative * relative < _TOLERANCE) or relative < 1e-15:
+        step, low, high, last = halley_step(u, value, slope, curvature, low, high)
+        if last:
             break
         u += step
     state[_ROOT, 0] = u + step
