@@ -1,7 +1,8 @@
-"""`python -m traces`: fetch the target, write prompts, record traces."""
+"""`python -m traces`: fetch the target, write prompts, train drafters, record traces."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -134,6 +135,7 @@ def train(
     from hedgelab.storage.errors import TraceError
     from traces.config import ConfigError, load_train_config
     from traces.heads import HeadError
+    from traces.states import StatesError
     from traces.targets import TargetError
     from traces.texts import TextsError
     from traces.train import train as fit
@@ -153,13 +155,59 @@ def train(
     except KeyboardInterrupt:
         console.print(f"Interrupted. Run the same command with --resume to go on: {out}")
         raise typer.Exit(130) from None
-    except (ConfigError, TargetError, HeadError, TextsError, TraceError, OSError) as error:
+    except (ConfigError, TargetError, HeadError, TextsError, StatesError, TraceError, OSError) as error:
         _stop(error)
     acceptance = ", ".join(f"{value:.3f}" for value in card.acceptance) or "not measured"
     typer.echo(
         f"{card.steps} steps, {card.tokens_seen} tokens seen; acceptance by depth on {card.heldout_texts} held-out "
         f"texts: {acceptance}; in {out}"
     )
+
+
+@app.command()
+def pool(
+    config: Annotated[Path, typer.Argument(help="YAML configuration, see traces/configs/pool.yaml")],
+    out: Annotated[Path, typer.Option(help="folder of the pool; new, or interrupted with --resume")],
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="of the target: float32, bfloat16 or float16")] = "float32",
+    resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted pool")] = False,
+) -> None:
+    """Make a pool of drafters from nothing: training texts, then heads trained on them."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from hedgelab.storage.errors import TraceError
+    from traces.collect import CollectError
+    from traces.config import ConfigError
+    from traces.heads import HeadError
+    from traces.pool import load_pool_config, make_pool
+    from traces.prompts import PromptError
+    from traces.states import StatesError
+    from traces.targets import TargetError
+    from traces.texts import TextsError
+
+    console = Console(stderr=True)
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps")]
+    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
+    known = (ConfigError, TargetError, HeadError, TextsError, StatesError, TraceError, CollectError, PromptError)
+    try:
+        settings = load_pool_config(config)
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task(settings.name, total=None, note="")
+
+            def advance(running: Sequence[str], done: int, total: int, note: str) -> None:
+                bar.update(task, completed=done, total=total, note=", ".join(running))
+                if note:
+                    bar.console.print(note, highlight=False)
+
+            found = make_pool(settings, out, resume=resume, device=device, dtype=dtype, progress=advance)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted. Run the same command with --resume to go on: {out}")
+        raise typer.Exit(130) from None
+    except (*known, OSError) as error:
+        _stop(error)
+    seconds = sum(step["cpu_seconds"] for step in found.values())
+    typer.echo(f"{len(found)} steps, {seconds:.0f} CPU-seconds, in {out}")
 
 
 @app.command()
@@ -176,7 +224,8 @@ def card(traces: Annotated[list[Path], typer.Argument(help="trace folders")]) ->
 
 
 def _stop(error: Exception) -> NoReturn:
-    typer.echo(f"error: {error}", err=True)
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    typer.echo(f"error: {error}{notes}", err=True)
     raise typer.Exit(1)
 
 

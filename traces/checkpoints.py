@@ -1,6 +1,7 @@
 """A trained head on disk: a folder with its weights and a card that says what it is and what it was trained on.
 
-    head.safetensors    the trained weights and the vocabulary map (`vocabulary`, (W,) int32); nothing of the target
+    head.safetensors    the trained weights and the vocabulary map (`vocabulary`, (W,) int32); nothing of the target.
+                        A matrix stored as int8 has a scale (rows,) float32: weight = scale * stored
     card.json           sealed JSON, see `Card`
     curve.png           the training curve
 
@@ -16,8 +17,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from hedgelab.storage.manifest import Count, Name, Sha256
@@ -26,12 +27,25 @@ from hedgelab.storage.typed_json import JSON, between, one_of, read, seal, to_do
 from traces.heads import KINDS, Head, HeadError
 from traces.targets import Target
 
-__all__ = ["CARD", "CURVE", "WEIGHTS", "Card", "load_head", "map_hash", "read_card", "save_head", "weights_of"]
+__all__ = [
+    "CARD",
+    "CURVE",
+    "STORED",
+    "WEIGHTS",
+    "Card",
+    "load_head",
+    "map_hash",
+    "read_card",
+    "save_head",
+    "set_weights",
+    "weights_of",
+]
 
 WEIGHTS, CARD, CURVE = "head.safetensors", "card.json", "curve.png"
+STORED = ("float32", "float16", "int8")
 _VERSION = 1
 _MAP = "vocabulary"
-_PREFIX = "weights."
+_PREFIX, _SCALE = "weights.", "scale."
 
 
 @dataclass(frozen=True)
@@ -40,7 +54,8 @@ class Card:
 
     width : size of its vocabulary. temperature : at which target and head were processed while it was trained.
     depth : steps of the training's unroll. training_tokens : the target's own tokens in its training texts.
-    tokens_seen : tokens of all steps together. acceptance : mean gamma on held-out texts by depth, at `temperature`.
+    tokens_seen : tokens of all steps together. acceptance : mean gamma on held-out texts by depth, at `temperature`,
+        of the weights as stored. stored : their precision
     measured : CPU-seconds of the parts; the only entries that differ between equal trainings
     """
 
@@ -69,6 +84,7 @@ class Card:
     settings: dict[str, JSON] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     measured: dict[str, JSON] = field(default_factory=dict)
+    stored: Annotated[str, one_of(STORED)] = "float32"
 
 
 def map_hash(ids: Tensor) -> str:
@@ -76,10 +92,29 @@ def map_hash(ids: Tensor) -> str:
     return hashlib.sha256(ids.cpu().to(torch.int32).contiguous().numpy().astype("<i4").tobytes()).hexdigest()
 
 
-def weights_of(head: Head) -> bytes:
-    """Return the content of a head's weights file."""
-    tensors = {_PREFIX + name: value.cpu().contiguous() for name, value in head.state_dict().items()}
-    return save({**tensors, _MAP: head.ids.cpu().to(torch.int32)})
+def weights_of(head: Head, stored: str = "float32") -> bytes:
+    """Return the content of a head's weights file in one of the precisions `STORED`."""
+    tensors = {_MAP: head.ids.cpu().to(torch.int32)}
+    for name, value in head.state_dict().items():
+        weight = value.cpu().contiguous()
+        if stored == "int8" and weight.ndim == 2:
+            scale = weight.abs().amax(1).clamp(min=1e-30) / 127
+            tensors[_SCALE + name] = scale
+            tensors[_PREFIX + name] = (weight / scale[:, None]).round().to(torch.int8)
+        else:
+            tensors[_PREFIX + name] = weight if stored == "float32" else weight.half()
+    return save(tensors)
+
+
+def set_weights(head: Head, weights: bytes) -> None:
+    """Give a head the weights of a file's content; RuntimeError if they do not fit."""
+    tensors = load(weights)
+    state = {}
+    for name, weight in tensors.items():
+        if name.startswith(_PREFIX):
+            scale = tensors.get(_SCALE + name.removeprefix(_PREFIX))
+            state[name.removeprefix(_PREFIX)] = weight.float() if scale is None else weight.float() * scale[:, None]
+    head.load_state_dict(state)
 
 
 def save_head(folder: Path, weights: bytes, card: Card) -> None:
@@ -120,22 +155,21 @@ def load_head(folder: Path, target: Target) -> tuple[Head, Card]:
         )
     file = folder / WEIGHTS
     try:
-        with file.open("rb") as handle:
-            found = hashlib.file_digest(handle, "sha256").hexdigest()
-        with safe_open(file, framework="pt") as store:
-            tensors = {name: store.get_tensor(name) for name in store.keys()}  # noqa: SIM118 - no mapping
+        content = file.read_bytes()
+        tensors = load(content)
     except (OSError, SafetensorError) as error:
         raise HeadError(f"{file}: cannot be read: {error}") from error
     if _MAP not in tensors:
         raise HeadError(f"{file}: holds no vocabulary map ({_MAP!r}), so its columns stand for no known ids")
-    ids = tensors.pop(_MAP).to(torch.int64)
+    ids = tensors[_MAP].to(torch.int64)
     if ids.ndim != 1 or len(ids) != card.width or map_hash(ids) != card.vocabulary_sha256:
         raise HeadError(f"{file}: its vocabulary map is not the one that the head was trained with")
+    found = hashlib.sha256(content).hexdigest()
     if found != card.weights_sha256:
         raise HeadError(f"{file}: has sha256 {found[:12]}, its card says {card.weights_sha256[:12]}")
     head = Head(target, card.kind, card.taps, ids)
     try:
-        head.load_state_dict({name.removeprefix(_PREFIX): value for name, value in tensors.items()})
+        set_weights(head, content)
     except RuntimeError as error:
         raise HeadError(f"{file}: its weights do not fit {target.info.name!r}: {error}") from error
     return head.eval().requires_grad_(False), card

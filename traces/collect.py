@@ -34,6 +34,7 @@ from traces.drafters.base import DeepDrafter, DeepLaws, Drafter, FlatDrafter, Lo
 from traces.kv import Stepper
 from traces.prompts import DOMAINS, Prompt, built_in, read
 from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin, top_probability
+from traces.states import KeepStates, StateWriter
 from traces.targets import Target, load_target
 
 __all__ = ["CollectError", "Job", "Summary", "collect", "jobs_of", "record"]
@@ -111,11 +112,13 @@ def collect(
     device: str = "cpu",
     dtype: str = "float32",
     resume: bool = False,
+    states: KeepStates | None = None,
     progress: Callable[[int, int, Summary], None] = lambda done, total, summary: None,
 ) -> Summary:
     """Record a trace into `out` and return what it amounts to.
 
-    document : the configuration as written, kept in the manifest. progress : called with (texts done, texts in all,
+    document : the configuration as written, kept in the manifest. states : hidden states to keep for training, outside
+    the trace. progress : called with (texts done, texts in all,
     summary) after each shard and, with rows counted as they come, while one is written.
     """
     local = Path(config.folder) / config.target
@@ -139,7 +142,8 @@ def collect(
                 seen = Summary(summary.sequences, summary.rows + rows, summary.cuts, summary.dropped)
                 progress(before + ended, len(jobs), seen)
 
-            recorded = record(batches[index], domains, target, drafters, config, clock, advance)
+            observer = StateWriter(states, target, index) if states else None
+            recorded = record(batches[index], domains, target, drafters, config, clock, advance, observer)
             writer.write(recorded.arrays, cuts=recorded.cuts, dropped=recorded.dropped)
             summary.sequences += len(recorded.arrays["sequence_id"])
             summary.rows += len(recorded.arrays["token"])
@@ -198,6 +202,7 @@ def record(
     config: Config,
     clock: Clock,
     advance: Callable[[int, int], None] = lambda rows, ended: None,
+    states: StateWriter | None = None,
 ) -> Recorded:
     """Write the texts of one shard together and return its arrays."""
     context = _context(target, drafters)
@@ -208,7 +213,7 @@ def record(
         for job in jobs
         if job not in fitting
     ]
-    batch = _Batch(fitting, target, drafters, config, clock)
+    batch = _Batch(fitting, target, drafters, config, clock, states)
     if fitting:
         batch.run(advance)
     kept = [s for s in range(len(fitting)) if s not in batch.faulty and batch.length[s] > 0]
@@ -217,6 +222,8 @@ def record(
             dropped.append(Dropped(job.prompt.id, batch.faulty[s]))
         elif batch.length[s] == 0:
             dropped.append(Dropped(job.prompt.id, f"no row: its text ended with the first token ({batch.ended[s]})"))
+    if states and fitting:
+        states.write({s: np.array([*fitting[s].ids, *batch.generated[s][: batch.length[s] + 1]]) for s in kept})
     cuts = sum(batch.ended[s] == "loop" for s in kept)
     return Recorded(batch.arrays(kept, domains), cuts, tuple(dropped))
 
@@ -229,9 +236,16 @@ class _Batch:
     """
 
     def __init__(
-        self, jobs: Sequence[Job], target: Target, drafters: Sequence[Drafter], config: Config, clock: Clock
+        self,
+        jobs: Sequence[Job],
+        target: Target,
+        drafters: Sequence[Drafter],
+        config: Config,
+        clock: Clock,
+        states: StateWriter | None = None,
     ) -> None:
         self.jobs, self.target, self.drafters, self.config, self.clock = jobs, target, drafters, config, clock
+        self.states = states
         self.flat = [(i, d) for i, d in enumerate(drafters) if isinstance(d, FlatDrafter) or config.k == 1]
         self.deep = [(i, d) for i, d in enumerate(drafters) if not isinstance(d, FlatDrafter) and config.k > 1]
         texts, rows, n, k = len(jobs), config.max_new_tokens - 1, len(drafters), config.k
@@ -289,12 +303,16 @@ class _Batch:
         self.rounds = torch.full((len(self.deep), len(jobs), config.k, config.k), -1, dtype=torch.int64)
         self.alive = torch.zeros(len(self.deep), len(jobs), config.k, dtype=torch.bool)
         taps = {tap for drafter in self.drafters for tap in drafter.taps}
-        self.stepper = Stepper(self.target.model, any(d.needs_hidden for d in self.drafters), taps)
+        taps |= set(self.states.taps if self.states else ())
+        hidden = self.states is not None or any(d.needs_hidden for d in self.drafters)
+        self.stepper = Stepper(self.target.model, hidden, taps)
         with clock.time("prefill: target"):
             logits = self.target.known(self.stepper.begin(prompts, capacity))
         for drafter in self.drafters:
             with clock.time(f"prefill: {drafter.name}"):
                 drafter.begin(prompts, capacity, self.stepper.prompt_states)
+        if self.states:
+            self.states.begin(prompts, self.stepper.prompt_states, logits)
         self.stepper.prompt_states = {}  # large, and not needed again
         self._sound(logits, self.target.info.name, "the first token")
         token = draw(process(logits, config.processing), self.coins[:, 0].to(logits.device))
@@ -306,6 +324,8 @@ class _Batch:
         with self.clock.time("forward: target"):
             logits = self.target.known(self.stepper.step(self.tokens[:, self.filled - 1]))
         prefix = Prefix(self.tokens[:, : self.filled], self.stepper.hidden)
+        if self.states:
+            self.states.row(self.active, self.stepper.hidden, logits)
         self._sound(logits, name, place)
         with self.clock.time("processing: target"):
             law = process(logits, self.config.processing)

@@ -14,6 +14,7 @@ from hedgelab.storage.columns import COLUMNS, ENCODED
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, to_document
 from traces import heads
+from traces.checkpoints import STORED
 from traces.drafters import KINDS
 from traces.prompts import DOMAINS, FORMATS, SPLITS
 from traces.targets import PACKAGED
@@ -22,12 +23,15 @@ __all__ = [
     "Config",
     "ConfigError",
     "DrafterEntry",
+    "Name",
     "PromptSource",
     "TrainConfig",
+    "defaults",
     "load_config",
     "load_train_config",
     "parse_config",
     "parse_train_config",
+    "read_yaml",
 ]
 
 CERTAIN = ("lookup",)  # kinds whose drafts are certain
@@ -110,6 +114,8 @@ class TrainConfig:
         target's passes; they become a number of steps once, at the rate of the warm-up
     save_every : steps between two states that `--resume` can go on from
     memory : GiB of the target's hidden states that are kept; others are computed again whenever their texts come up
+    states : folders of hidden states kept while the texts were recorded (`traces.states`); then none are computed
+    stored : precision of the stored weights: float32, float16, or int8 with a scale a row
     """
 
     name: Name
@@ -133,23 +139,26 @@ class TrainConfig:
     cpu_seconds: Annotated[float, Rule(lambda value: value > 0, "above 0")] | None = None
     save_every: Annotated[int, between(1, 10**6)] = 50
     memory: Annotated[float, between(0, 1024)] = 2.0
+    states: tuple[str, ...] = ()
+    stored: Annotated[str, one_of(STORED)] = "float32"
     seed: Annotated[int, between(0, 2**31)] = 0
     folder: str = "."
 
 
 def load_config(file: Path) -> tuple[Config, dict[str, Any]]:
     """Return a YAML file as (typed configuration, the document as written); ConfigError lists all problems."""
-    document = _document(file)
+    document = read_yaml(file)
     return parse_config(document, file.parent, str(file)), document
 
 
 def load_train_config(file: Path) -> tuple[TrainConfig, dict[str, Any]]:
     """Return a YAML file as (typed configuration, the document as written); ConfigError lists all problems."""
-    document = _document(file)
+    document = read_yaml(file)
     return parse_train_config(document, file.parent, str(file)), document
 
 
-def _document(file: Path) -> dict[str, Any]:
+def read_yaml(file: Path) -> dict[str, Any]:
+    """Return the mapping that a YAML file holds; ConfigError if it holds none."""
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -171,7 +180,7 @@ def parse_config(document: dict[str, Any], folder: Path = Path("."), place: str 
     traces.config.ConfigError: config.kk: unknown field
     config.processing.temperature: is -1; allowed: at least 0
     """
-    whole = {**_defaults(Config), **document, "folder": str(folder)}
+    whole = {**defaults(Config), **document, "folder": str(folder)}
     for name, kind in (("processing", Processing), ("drafter_processing", Processing), ("prompts", PromptSource)):
         whole[name] = _filled(kind, whole.get(name, UNREAD))
     if isinstance(document.get("drafters"), list):
@@ -195,7 +204,7 @@ def parse_train_config(document: dict[str, Any], folder: Path = Path("."), place
     config: one of steps and cpu_seconds says how long to train; 0 given
     """
     problems: list[str] = []
-    whole = {**_defaults(TrainConfig), **document, "folder": str(folder)}
+    whole = {**defaults(TrainConfig), **document, "folder": str(folder)}
     config = read(TrainConfig, whole, place, problems)
     if config.kind == "truncated" and config.depth not in (1, UNREAD):
         problems.append(f"{place}.depth: is {config.depth}; a truncated head has 1")
@@ -216,7 +225,8 @@ def options_of(entry: DrafterEntry, problems: list[str], place: str) -> Any:
     return read(kind, _filled(kind, entry.options), place, problems)
 
 
-def _defaults(kind: Any) -> dict[str, Any]:
+def defaults(kind: Any) -> dict[str, Any]:
+    """Return a dataclass' defaults as a document."""
     found = {}
     for item in dataclasses.fields(kind):
         if item.default is not dataclasses.MISSING:
@@ -227,7 +237,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 
 def _filled(kind: type, value: Any) -> Any:
-    return {**_defaults(kind), **value} if isinstance(value, dict) else value
+    return {**defaults(kind), **value} if isinstance(value, dict) else value
 
 
 def _drafter(entry: Any, processing: Any) -> Any:
@@ -235,7 +245,7 @@ def _drafter(entry: Any, processing: Any) -> Any:
         return entry
     if entry.get("kind") in CERTAIN:  # one-hot drafts, whatever the other drafters' processing is
         processing = {"temperature": 0.0}
-    filled = {**_defaults(DrafterEntry), "processing": processing, **entry}
+    filled = {**defaults(DrafterEntry), "processing": processing, **entry}
     return {**filled, "processing": _filled(Processing, filled["processing"])}
 
 

@@ -426,7 +426,7 @@ def _math(entity: str, turn: int, rng: random.Random) -> str:
 
 
 _SOURCES = {
-    "python": _Source(lambda: list(_python_problems()), _python, 35, 120, (1, 1)),
+    "python": _Source(lambda: list(_python_problems()), _python, 44, 111, (1, 1)),
     "math": _Source(_listed("math"), _math, 14, 100, (7, 4)),
     "biology": _Source(_listed("biology"), _about(_BIOLOGY), 24, 100, (4, 2)),
     "chemistry": _Source(_compounds, _one_of(_CHEMISTRY), 44, 270, (1, 1)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,26 @@ class Texts:
         return Texts(
             np.concatenate(spans), offsets, begin, self.domain[chosen], self.domains, self.vocabulary,
             self.tokenizer_sha256, self.target, self.sha256,
+        )  # fmt: skip
+
+    @classmethod
+    def join(cls, parts: Sequence[Texts]) -> Texts:
+        """Return the texts of all parts, one after another; TextsError if they are of different targets."""
+        first = parts[0]
+        for part in parts:
+            if (part.target, part.tokenizer_sha256) != (first.target, first.tokenizer_sha256):
+                raise TextsError(f"texts of {part.target!r} and {first.target!r} cannot be joined")
+        names = tuple(dict.fromkeys(name for part in parts for name in part.domains))
+        sizes = np.concatenate([np.diff(part.offsets) for part in parts])
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        begin = offsets[:-1] + np.concatenate([part.begin - part.offsets[:-1] for part in parts])
+        domain = np.concatenate(
+            [np.array([names.index(name) for name in part.domains], np.int64)[part.domain] for part in parts]
+        )
+        sha256 = hashlib.sha256(json.dumps([part.sha256 for part in parts]).encode()).hexdigest()
+        return cls(
+            np.concatenate([part.token for part in parts]), offsets, begin, domain, names, first.vocabulary,
+            first.tokenizer_sha256, first.target, sha256,
         )  # fmt: skip
 
     @classmethod

@@ -37,9 +37,10 @@ from torch import Tensor
 
 from hedgelab.storage.shards import write_atomically
 from hedgelab.storage.typed_json import to_document
-from traces.checkpoints import CARD, CURVE, Card, load_head, map_hash, read_card, save_head, weights_of
+from traces.checkpoints import CARD, CURVE, Card, load_head, map_hash, read_card, save_head, set_weights, weights_of
 from traces.config import ConfigError, TrainConfig
 from traces.heads import Head, HeadError
+from traces.states import States, StatesError
 from traces.targets import Target, load_target
 from traces.texts import Texts
 
@@ -70,9 +71,11 @@ class Sample:
 class Batch:
     """Texts aligned where their prompts end: column `width` - 1 holds every prompt's last token.
 
-    tokens : (B, T) int64 without each text's last token, which nothing follows. real : (B, T) bool
+    samples : the texts, in order. tokens : (B, T) int64 without each text's last token, which nothing follows.
+    real : (B, T) bool
     """
 
+    samples: tuple[Sample, ...]
     tokens: Tensor
     real: Tensor
     width: int
@@ -137,6 +140,8 @@ def train(
     ids = vocabulary_of(sources, config.width, target)
     head = Head(target, config.kind, config.taps, ids, config.seed)
     trainer = _Trainer(config, target, head, batches_of(training, config.batch))
+    if config.states:
+        trainer.kept = States([folder / name for name in config.states], target, config.taps, config.temperature)
     print_ = _fingerprint(config, target, sources)
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
@@ -173,6 +178,8 @@ def _train(
         if done.step % config.save_every == 0 or done.step == done.total or measured_now:
             trainer.save(out / STATE, print_)
     began = time.process_time()
+    weights = weights_of(head, config.stored)
+    set_weights(head, weights)  # what is measured is what is stored
     acceptance = trainer.acceptance(batches_of(heldout, config.batch))
     measured = {
         "cpu_seconds": trainer.progress.seconds["steps"],
@@ -181,7 +188,6 @@ def _train(
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
     }
-    weights = weights_of(head)
     card = Card(
         format_version=1,
         name=config.name,
@@ -208,6 +214,7 @@ def _train(
         settings={"config": document, "device": target.device.type, "dtype": dtype, "fingerprint": print_},
         versions={"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
         measured=measured,
+        stored=config.stored,
     )
     write_atomically(out / CURVE, curve(config.name, trainer.progress.losses))
     save_head(out, weights, card)
@@ -287,7 +294,7 @@ def _batch(samples: Sequence[Sample]) -> Batch:
         place = slice(width - sample.prompt, width + sample.own - 1)
         tokens[row, place] = torch.from_numpy(sample.ids[:-1])
         real[row, place] = True
-    return Batch(tokens, real, width)
+    return Batch(tuple(samples), tokens, real, width)
 
 
 class _Trainer:
@@ -301,7 +308,8 @@ class _Trainer:
         self._optimizer = torch.optim.AdamW(
             self._named.values(), lr=0.0, betas=_BETAS, weight_decay=config.weight_decay
         )
-        self._kept: dict[int, Known] = {}
+        self.kept: States | None = None  # states that need not be computed
+        self._remembered: dict[int, Known] = {}
         self._room = int(config.memory * 2**30)
         self._checked = False
 
@@ -356,7 +364,7 @@ class _Trainer:
         """Return mean gamma = sum_v min(p(v), q(v)) by depth, over rounds that begin behind a first own token."""
         sums, counts = [0.0] * self.config.depth, [0] * self.config.depth
         for batch in batches:
-            known = self._read(batch)
+            known = self._stored(batch) if self.kept else self._read(batch)
             p = self._law(known)
             for d, outputs in enumerate(self._unroll(batch, known)):
                 here = batch.real[:, batch.width + d :].to(self.target.device)
@@ -420,13 +428,45 @@ class _Trainer:
         return (logits - known.total[..., None]).exp_()
 
     def _known(self, index: int, batch: Batch) -> Known:
-        if index in self._kept:
-            return self._kept[index]
+        if self.kept:
+            return self._stored(batch)
+        if index in self._remembered:
+            return self._remembered[index]
         known = self._read(batch)
         if known.bytes <= self._room:
-            self._kept[index] = known
+            self._remembered[index] = known
             self._room -= known.bytes
         return known
+
+    def _stored(self, batch: Batch) -> Known:
+        """Return what was kept of a batch's texts while they were written."""
+        assert self.kept is not None
+        rows, length = batch.tokens.shape
+        begin, taps = batch.width - 1, self.head.taps
+        parts: list[Tensor] = []
+        total = torch.zeros(rows, length - begin)
+        for row, sample in enumerate(batch.samples):
+            states, own = self.kept.read(sample.ids)
+            parts = parts or [torch.zeros(rows, length, states[0].shape[1]) for _ in states]
+            for part, state in zip(parts, states, strict=True):
+                part[row, batch.real[row]] = state
+            total[row, : len(own)] = own
+        device = self.target.device
+        place = {tap: part.to(device) for tap, part in zip(self.kept.taps, parts, strict=True)}
+        known = Known([place[tap] for tap in taps], parts[-1][:, begin:].to(device), total.to(device))
+        if not self._checked:
+            self._compare(known, self._read(batch), batch)
+        return known
+
+    def _compare(self, kept: Known, known: Known, batch: Batch) -> None:
+        """Refuse kept states that are not what the target says: one batch tells a wrong folder from rounding."""
+        real = batch.real.to(self.target.device)
+        here = real[:, batch.width - 1 :]
+        pairs = [(a[real], b[real]) for a, b in zip(kept.states, known.states, strict=True)]
+        pairs += [(kept.last[here], known.last[here]), (kept.total[here], known.total[here])]
+        off = max(float((a - b).norm() / b.norm()) for a, b in pairs)
+        if not off < _OFF:
+            raise StatesError(f"kept states differ by {off:.3g} of their size from the target's: not of these texts")
 
     @torch.no_grad()
     def _read(self, batch: Batch) -> Known:

@@ -1,0 +1,278 @@
+"""A pool of drafters from nothing: the target writes training texts, then heads are trained on them.
+
+The steps are independent recordings, then independent trainings; each runs in one process with one thread, and each
+can be interrupted and resumed. They go through a `concurrent.futures.Executor`: a local process pool unless one is
+given. What a pool's folder holds:
+
+    texts/NAME-DOMAIN/    a recording of training texts; states/NAME-DOMAIN/, the target's hidden states in it
+    texts.safetensors     all training texts as ids: what heads are trained on and n-grams counted from
+    heads/NAME/           a trained head: weights, card, curve
+    steps.json            what every finished step has to say, and the seconds of its last run
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+
+from hedgelab.storage.manifest import MANIFEST
+from hedgelab.storage.shards import write_atomically
+from hedgelab.storage.typed_json import JSON, between, read
+from traces.checkpoints import CARD
+from traces.config import ConfigError, Name, defaults, parse_config, parse_train_config, read_yaml
+from traces.prompts import DOMAINS
+from traces.states import KeepStates
+from traces.targets import PACKAGED
+from traces.texts import Texts
+
+__all__ = ["PoolConfig", "Step", "load_pool_config", "make_pool", "parse_pool_config"]
+
+TEXTS, STATES, HEADS, STEPS = "texts", "states", "heads", "steps.json"
+
+
+@dataclass(frozen=True)
+class PoolConfig:
+    """A pool of heads and the texts that they are trained on.
+
+    texts : name -> configuration of a recording, made once for each of `domains`; its seed is moved by the domain's
+        place, its name, target, domains and drafters are filled in
+    heads : configurations of trainings, without target, texts and states
+    temperature : at which heads learn the target's law; workers : processes at a time
+    """
+
+    name: Name
+    texts: dict[str, JSON]
+    heads: tuple[JSON, ...]
+    temperature: Annotated[float, between(1e-3, 1e3)]
+    target: str = PACKAGED
+    domains: tuple[str, ...] = DOMAINS
+    workers: Annotated[int, between(1, 1024)] = 2
+    folder: str = field(default=".")
+
+    def recordings(self) -> dict[str, dict[str, JSON]]:
+        """Return the configuration of every recording, by its name."""
+        found = {}
+        for name, template in self.texts.items():
+            for place, domain in enumerate(self.domains):
+                found[f"{name}-{domain}"] = {
+                    "drafters": [{"name": "lookup", "kind": "lookup"}],  # a trace has at least one; this costs nothing
+                    "k": 1,
+                    **template,
+                    "name": f"{name}-{domain}",
+                    "target": self.target,
+                    "prompts": {"split": "train", **template.get("prompts", {}), "domains": [domain]},
+                    "seed": template.get("seed", 0) + place,
+                }
+        return found
+
+    def trainings(self) -> dict[str, dict[str, JSON]]:
+        """Return the configuration of every training, by its name; paths begin at the pool's own folder."""
+        return {
+            head["name"]: {
+                "target": self.target,
+                "temperature": self.temperature,
+                **head,
+                "texts": [f"{TEXTS}.safetensors"],
+                "states": [f"{STATES}/{name}" for name in self.recordings()],
+            }
+            for head in self.heads
+        }
+
+    def taps(self) -> tuple[int, ...]:
+        """Return the layers that any head reads."""
+        return tuple(sorted({tap for head in self.heads for tap in head.get("taps", ())}))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One recording or training: its name, whether it is a recording, its configuration, the pool's folder."""
+
+    name: str
+    records: bool
+    document: dict[str, Any]
+    out: Path
+    keep: KeepStates | None = None
+    folder: Path = Path(".")  # of the pool's configuration: where a target may be
+    device: str = "cpu"
+    dtype: str = "float32"
+
+    @property
+    def title(self) -> str:
+        """What the step is called in reports."""
+        return f"{'texts' if self.records else 'head'} {self.name}"
+
+
+def load_pool_config(file: Path) -> PoolConfig:
+    """Return a YAML file as a pool's configuration; ConfigError lists all problems, those of its steps included."""
+    return parse_pool_config(read_yaml(file), file.parent, str(file))
+
+
+def parse_pool_config(document: dict[str, Any], folder: Path = Path("."), place: str = "config") -> PoolConfig:
+    """Return a document as a pool's configuration; ConfigError lists all problems.
+
+    >>> parse_pool_config({"name": "x", "texts": {}, "heads": [], "temperature": 0.6, "domains": ["law"]})
+    Traceback (most recent call last):
+    traces.config.ConfigError: config.texts: is empty; allowed: at least one
+    config.heads: is empty; allowed: at least one
+    config.domains: 'law' is none of python, math, biology, chemistry, medicine, sql, general
+    """
+    problems: list[str] = []
+    whole = {**defaults(PoolConfig), **document, "folder": str(folder)}
+    whole.pop("shared", None)  # a place for YAML anchors
+    config = read(PoolConfig, whole, place, problems)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    problems += [f"{place}.{name}: is empty; allowed: at least one" for name in ("texts", "heads") if not whole[name]]
+    problems += [
+        f"{place}.domains: {name!r} is none of {', '.join(DOMAINS)}" for name in config.domains if name not in DOMAINS
+    ]
+    bad = [f"{place}.texts.{name}: holds no mapping" for name, value in config.texts.items() if type(value) is not dict]
+    bad += [
+        f"{place}.heads[{i}]: holds no mapping with a name"
+        for i, head in enumerate(config.heads)
+        if not (isinstance(head, dict) and isinstance(head.get("name"), str))
+    ]
+    if not bad:
+        names = [head["name"] for head in config.heads]
+        problems += [f"{place}.heads: {name!r} is used twice" for name in sorted(set(names)) if names.count(name) > 1]
+        for name, recording in config.recordings().items():
+            problems += _problems_of(parse_config, recording, f"{place}.texts.{name}")
+        for name, training in config.trainings().items():
+            problems += _problems_of(parse_train_config, training, f"{place}.heads.{name}")
+            if training["temperature"] != config.temperature:
+                problems.append(f"{place}.heads.{name}.temperature: differs from the pool's")
+    problems += bad
+    if problems:
+        raise ConfigError("\n".join(dict.fromkeys(problems)))
+    return config
+
+
+def make_pool(
+    config: PoolConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    device: str = "cpu",
+    dtype: str = "float32",
+    executor: Executor | None = None,
+    progress: Callable[[Sequence[str], int, int, str], None] = lambda running, done, total, note: None,
+) -> dict[str, Any]:
+    """Make or finish a pool in the folder `out`; return what steps.json then holds.
+
+    executor : runs the steps; must see the same files. progress : called with (running steps, steps done, steps in all,
+    what the step that just ended has to say). Raises what `collect` and `train` raise, after the running steps ended.
+    """
+    if out.exists() and any(out.iterdir()) and not resume:
+        raise ConfigError(f"{out}: is not empty; --resume goes on with an interrupted pool, or choose a new folder")
+    out.mkdir(parents=True, exist_ok=True)
+    folder = Path(config.folder).resolve()
+    common: dict[str, Any] = {"folder": folder, "device": device, "dtype": dtype}
+    texts = [
+        Step(name, True, document, out / TEXTS / name,
+             KeepStates(out / STATES / name, config.taps(), config.temperature), **common)
+        for name, document in config.recordings().items()
+    ]  # fmt: skip
+    heads = [Step(name, False, document, out / HEADS / name, **common) for name, document in config.trainings().items()]
+    heads.sort(key=lambda step: -(step.document.get("cpu_seconds") or step.document.get("steps") or 0))
+    own = None
+    if executor is None:
+        own = executor = ProcessPoolExecutor(config.workers, multiprocessing.get_context("spawn"))
+    report = _Report(out / STEPS, len(texts) + len(heads), progress)
+    try:
+        _run(texts, executor, config.workers, report)
+        merged = out / f"{TEXTS}.safetensors"
+        if not merged.exists():
+            Texts.join([Texts.load(step.out) for step in texts]).save(merged)
+        _run(heads, executor, config.workers, report)
+    finally:
+        if own:
+            own.shutdown(cancel_futures=True)
+    return report.found
+
+
+def run_step(step: Step) -> dict[str, Any]:
+    """Run one step in this process, or the rest of it; return its seconds and what it has to say."""
+    from traces.collect import collect
+    from traces.train import train
+
+    torch.set_num_threads(1)
+    began, used = time.perf_counter(), time.process_time()
+    where: dict[str, Any] = {"device": step.device, "dtype": step.dtype, "resume": True}
+    if step.records:
+        config = parse_config(step.document, step.folder)
+        summary = collect(config, step.document, step.out, states=step.keep, **where)
+        note = f"{summary.sequences} texts, {summary.rows} tokens, {summary.cuts} cut at a loop"
+    else:
+        document = step.document
+        pool = step.out.parent.parent
+        local = step.folder / document["target"]
+        if local.is_dir():
+            document = {**document, "target": str(local)}
+        card = train(parse_train_config(document, pool), step.document, step.out, **where)
+        shown = ", ".join(f"{value:.3f}" for value in card.acceptance)
+        note = f"{card.tokens_seen} tokens seen, acceptance by depth {shown}"
+    seconds = {"cpu_seconds": time.process_time() - used, "seconds": time.perf_counter() - began}
+    return {"note": note, **seconds}
+
+
+class _Report:
+    """What steps took, kept on disk."""
+
+    def __init__(self, file: Path, total: int, progress: Callable[[Sequence[str], int, int, str], None]) -> None:
+        self._file, self._total, self._progress = file, total, progress
+        self._done = 0
+        self.found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+
+    def has(self, step: Step) -> bool:
+        """Return whether a step was finished by an earlier run, and count it if so."""
+        finished = step.title in self.found and (step.out / (MANIFEST if step.records else CARD)).exists()
+        self._done += finished
+        return finished
+
+    def add(self, step: Step, result: dict[str, Any], running: Sequence[str]) -> None:
+        """Note a step that has just ended."""
+        self.found[step.title] = {name: round(v, 1) if isinstance(v, float) else v for name, v in result.items()}
+        write_atomically(self._file, json.dumps(self.found, indent=1).encode())
+        self._done += 1
+        self.show(running, f"{step.title}: {result['note']} ({result['seconds']:.0f} s)")
+
+    def show(self, running: Sequence[str], note: str = "") -> None:
+        """Say how far it is."""
+        self._progress(running, self._done, self._total, note)
+
+
+def _run(steps: Sequence[Step], executor: Executor, workers: int, report: _Report) -> None:
+    waiting = [step for step in steps if not report.has(step)]
+    running: dict[Future[dict[str, Any]], Step] = {}
+    failure: BaseException | None = None
+    while running or (waiting and failure is None):
+        while waiting and len(running) < workers and failure is None:
+            step = waiting.pop(0)
+            running[executor.submit(run_step, step)] = step
+        report.show([step.title for step in running.values()])
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            step = running.pop(future)
+            try:
+                report.add(step, future.result(), [other.title for other in running.values()])
+            except Exception as error:  # the others shall end first: what they did is kept
+                error.add_note(f"in step {step.title}")
+                failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _problems_of(parse: Callable[..., Any], document: dict[str, Any], place: str) -> list[str]:
+    try:
+        parse(document, place=place)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
