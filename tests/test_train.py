@@ -301,7 +301,7 @@ def test_every_problem_of_a_training_configuration_is_reported():
     for words in (
         "config.name", "config.kind: is 'medusa'; allowed: one of eagle, truncated", "config.taps: is empty",
         "config.texts: is empty", "config.temperature", "config.share: is 0", "config.stepps: unknown",
-        "one of steps and cpu_seconds says how long to train; 2 given", "config.depth",
+        "one of steps, passes and cpu_seconds says how long to train; 2 given", "config.depth",
     ):  # fmt: skip
         assert words in str(caught.value)
 

@@ -66,6 +66,9 @@ def collect(
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16")] = "float32",
     resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted recording")] = False,
+    pool: Annotated[
+        Path | None, typer.Option(help="where relative paths begin; the configuration's folder by default")
+    ] = None,
     logits: Annotated[
         int | None, typer.Option(help="keep the target's M most likely ids, over the configuration's")
     ] = None,
@@ -88,7 +91,7 @@ def collect(
     columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     known = (ConfigError, TargetError, DrafterError, PromptError, TextsError, TraceError, CollectError)
     try:
-        settings, document = load_config(config)
+        settings, document = load_config(config, pool)
         if logits is not None:
             from dataclasses import replace
 
@@ -170,9 +173,10 @@ def pool(
     out: Annotated[Path, typer.Option(help="folder of the pool; new, or interrupted with --resume")],
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     dtype: Annotated[str, typer.Option(help="of the target: float32, bfloat16 or float16")] = "float32",
+    traces: Annotated[bool, typer.Option("--traces", help="record the configuration's traces as well")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted pool")] = False,
 ) -> None:
-    """Make a pool of drafters from nothing: training texts, then heads trained on them."""
+    """Make a pool of drafters from nothing: training texts, heads trained on them, traces with all of them."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -200,7 +204,7 @@ def pool(
                 if note:
                     bar.console.print(note, highlight=False)
 
-            found = make_pool(settings, out, resume=resume, device=device, dtype=dtype, progress=advance)
+            found = make_pool(settings, out, traces=traces, resume=resume, device=device, dtype=dtype, progress=advance)
     except KeyboardInterrupt:
         console.print(f"Interrupted. Run the same command with --resume to go on: {out}")
         raise typer.Exit(130) from None

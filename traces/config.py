@@ -110,8 +110,9 @@ class TrainConfig:
     temperature : of the target's law that is learnt and of the head's own
     depth, decay : steps of the unroll, and the weight of each step's loss over that of the step before
     batch : texts a step. warmup : steps of linear warm-up, before a cosine to 0. clip : largest norm of a gradient
-    steps, cpu_seconds : length of the training, one of them. CPU-seconds are those of the steps alone, without the
-        target's passes; they become a number of steps once, at the rate of the warm-up
+    steps, passes, cpu_seconds : length of the training, one of them. passes : over the training texts. CPU-seconds are
+        those of the steps alone, without the target's passes; they become a number of steps once, at the rate of the
+        warm-up
     save_every : steps between two states that `--resume` can go on from
     memory : GiB of the target's hidden states that are kept; others are computed again whenever their texts come up
     states : folders of hidden states kept while the texts were recorded (`traces.states`); then none are computed
@@ -136,6 +137,7 @@ class TrainConfig:
     warmup: Annotated[int, between(1, 10**6)] = 20
     clip: Annotated[float, Rule(lambda value: value > 0, "above 0")] = 1.0
     steps: Annotated[int, between(1, 10**7)] | None = None
+    passes: Annotated[float, Rule(lambda value: 0 < value <= 1e6, "in (0, 1e6]")] | None = None
     cpu_seconds: Annotated[float, Rule(lambda value: value > 0, "above 0")] | None = None
     save_every: Annotated[int, between(1, 10**6)] = 50
     memory: Annotated[float, between(0, 1024)] = 2.0
@@ -145,10 +147,16 @@ class TrainConfig:
     folder: str = "."
 
 
-def load_config(file: Path) -> tuple[Config, dict[str, Any]]:
-    """Return a YAML file as (typed configuration, the document as written); ConfigError lists all problems."""
+def load_config(file: Path, folder: Path | None = None) -> tuple[Config, dict[str, Any]]:
+    """Return a YAML file as (typed configuration, the document as written); ConfigError lists all problems.
+
+    `drafters` may name a YAML file beside this one, with the list. folder : where other relative paths begin, the
+    file's own unless given
+    """
     document = read_yaml(file)
-    return parse_config(document, file.parent, str(file)), document
+    if isinstance(document.get("drafters"), str):
+        document = {**document, "drafters": read_yaml(file.parent / document["drafters"], list)}
+    return parse_config(document, folder or file.parent, str(file)), document
 
 
 def load_train_config(file: Path) -> tuple[TrainConfig, dict[str, Any]]:
@@ -157,16 +165,16 @@ def load_train_config(file: Path) -> tuple[TrainConfig, dict[str, Any]]:
     return parse_train_config(document, file.parent, str(file)), document
 
 
-def read_yaml(file: Path) -> dict[str, Any]:
-    """Return the mapping that a YAML file holds; ConfigError if it holds none."""
+def read_yaml(file: Path, kind: type = dict) -> Any:
+    """Return the mapping, or the list, that a YAML file holds; ConfigError if it holds none."""
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{file}: not YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise ConfigError(f"{file}: holds no mapping")
+    if not isinstance(document, kind):
+        raise ConfigError(f"{file}: holds no {'mapping' if kind is dict else kind.__name__}")
     return document
 
 
@@ -201,7 +209,7 @@ def parse_train_config(document: dict[str, Any], folder: Path = Path("."), place
     >>> parse_train_config({**given, "kind": "truncated", "taps": [15], "depth": 3})
     Traceback (most recent call last):
     traces.config.ConfigError: config.depth: is 3; a truncated head has 1
-    config: one of steps and cpu_seconds says how long to train; 0 given
+    config: one of steps, passes and cpu_seconds says how long to train; 0 given
     """
     problems: list[str] = []
     whole = {**defaults(TrainConfig), **document, "folder": str(folder)}
@@ -211,9 +219,9 @@ def parse_train_config(document: dict[str, Any], folder: Path = Path("."), place
     for name in ("taps", "texts"):
         if getattr(config, name) == ():
             problems.append(f"{place}.{name}: is empty; allowed: at least one")
-    given = sum(value is not None for value in (config.steps, config.cpu_seconds))
+    given = sum(value is not None for value in (config.steps, config.passes, config.cpu_seconds))
     if given != 1:
-        problems.append(f"{place}: one of steps and cpu_seconds says how long to train; {given} given")
+        problems.append(f"{place}: one of steps, passes and cpu_seconds says how long to train; {given} given")
     if problems:
         raise ConfigError("\n".join(problems))
     return config

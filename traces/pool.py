@@ -1,12 +1,13 @@
-"""A pool of drafters from nothing: the target writes training texts, then heads are trained on them.
+"""A pool of drafters from nothing: the target writes training texts, heads are trained on them, traces are recorded.
 
-The steps are independent recordings, then independent trainings; each runs in one process with one thread, and each
+The steps of each of the three stages are independent; each runs in one process with one thread, and each
 can be interrupted and resumed. They go through a `concurrent.futures.Executor`: a local process pool unless one is
 given. What a pool's folder holds:
 
     texts/NAME-DOMAIN/    a recording of training texts; states/NAME-DOMAIN/, the target's hidden states in it
     texts.safetensors     all training texts as ids: what heads are trained on and n-grams counted from
     heads/NAME/           a trained head: weights, card, curve
+    traces/NAME/          a recording with the pool's drafters
     steps.json            what every finished step has to say, and the seconds of its last run
 """
 
@@ -27,7 +28,7 @@ from hedgelab.storage.manifest import MANIFEST
 from hedgelab.storage.shards import write_atomically
 from hedgelab.storage.typed_json import JSON, between, read
 from traces.checkpoints import CARD
-from traces.config import ConfigError, Name, defaults, parse_config, parse_train_config, read_yaml
+from traces.config import ConfigError, Name, defaults, load_config, parse_config, parse_train_config, read_yaml
 from traces.prompts import DOMAINS
 from traces.states import KeepStates
 from traces.targets import PACKAGED
@@ -35,7 +36,7 @@ from traces.texts import Texts
 
 __all__ = ["PoolConfig", "Step", "load_pool_config", "make_pool", "parse_pool_config"]
 
-TEXTS, STATES, HEADS, STEPS = "texts", "states", "heads", "steps.json"
+TEXTS, STATES, HEADS, TRACES, STEPS = "texts", "states", "heads", "traces", "steps.json"
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class PoolConfig:
     texts : name -> configuration of a recording, made once for each of `domains`; its seed is moved by the domain's
         place, its name, target, domains and drafters are filled in
     heads : configurations of trainings, without target, texts and states
+    traces : configurations of traces to record with the pool, YAML files beside the pool's; paths of their drafters
+        begin at the pool
     temperature : at which heads learn the target's law; workers : processes at a time
     """
 
@@ -52,6 +55,7 @@ class PoolConfig:
     texts: dict[str, JSON]
     heads: tuple[JSON, ...]
     temperature: Annotated[float, between(1e-3, 1e3)]
+    traces: tuple[str, ...] = ()
     target: str = PACKAGED
     domains: tuple[str, ...] = DOMAINS
     workers: Annotated[int, between(1, 1024)] = 2
@@ -90,24 +94,36 @@ class PoolConfig:
         """Return the layers that any head reads."""
         return tuple(sorted({tap for head in self.heads for tap in head.get("taps", ())}))
 
+    def keep(self, folder: Path) -> KeepStates:
+        """Return what a recording of training texts keeps for the heads."""
+        return KeepStates(folder, self.taps(), self.temperature)
+
 
 @dataclass(frozen=True)
 class Step:
-    """One recording or training: its name, whether it is a recording, its configuration, the pool's folder."""
+    """One step. kind : texts, heads or traces. out : its folder. keep : hidden states to keep of training texts.
+
+    folder : of the pool's configuration, where a target may be
+    """
 
     name: str
-    records: bool
+    kind: str
     document: dict[str, Any]
     out: Path
+    folder: Path
+    device: str
+    dtype: str
     keep: KeepStates | None = None
-    folder: Path = Path(".")  # of the pool's configuration: where a target may be
-    device: str = "cpu"
-    dtype: str = "float32"
 
     @property
     def title(self) -> str:
         """What the step is called in reports."""
-        return f"{'texts' if self.records else 'head'} {self.name}"
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether its folder holds what only a step that came this far leaves."""
+        return (self.out / (CARD if self.kind == HEADS else MANIFEST)).exists()
 
 
 def load_pool_config(file: Path) -> PoolConfig:
@@ -144,11 +160,13 @@ def parse_pool_config(document: dict[str, Any], folder: Path = Path("."), place:
         names = [head["name"] for head in config.heads]
         problems += [f"{place}.heads: {name!r} is used twice" for name in sorted(set(names)) if names.count(name) > 1]
         for name, recording in config.recordings().items():
-            problems += _problems_of(parse_config, recording, f"{place}.texts.{name}")
+            problems += _problems_of(parse_config, recording, place=f"{place}.texts.{name}")
         for name, training in config.trainings().items():
-            problems += _problems_of(parse_train_config, training, f"{place}.heads.{name}")
+            problems += _problems_of(parse_train_config, training, place=f"{place}.heads.{name}")
             if training["temperature"] != config.temperature:
                 problems.append(f"{place}.heads.{name}.temperature: differs from the pool's")
+    for name in config.traces:
+        problems += _problems_of(load_config, folder / name)
     problems += bad
     if problems:
         raise ConfigError("\n".join(dict.fromkeys(problems)))
@@ -159,6 +177,7 @@ def make_pool(
     config: PoolConfig,
     out: Path,
     *,
+    traces: bool = False,
     resume: bool = False,
     device: str = "cpu",
     dtype: str = "float32",
@@ -167,31 +186,35 @@ def make_pool(
 ) -> dict[str, Any]:
     """Make or finish a pool in the folder `out`; return what steps.json then holds.
 
-    executor : runs the steps; must see the same files. progress : called with (running steps, steps done, steps in all,
-    what the step that just ended has to say). Raises what `collect` and `train` raise, after the running steps ended.
+    traces : also record the configuration's traces. executor : runs the steps; must see the same files. progress :
+    called with (running steps, steps done, steps in all, what the step that just ended has to say). Raises what
+    `collect` and `train` raise, after the running steps ended.
     """
     if out.exists() and any(out.iterdir()) and not resume:
         raise ConfigError(f"{out}: is not empty; --resume goes on with an interrupted pool, or choose a new folder")
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(config.folder).resolve()
-    common: dict[str, Any] = {"folder": folder, "device": device, "dtype": dtype}
+    at: dict[str, Any] = {"folder": folder, "device": device, "dtype": dtype}
     texts = [
-        Step(name, True, document, out / TEXTS / name,
-             KeepStates(out / STATES / name, config.taps(), config.temperature), **common)
+        Step(name, TEXTS, document, out / TEXTS / name, keep=config.keep(out / STATES / name), **at)
         for name, document in config.recordings().items()
-    ]  # fmt: skip
-    heads = [Step(name, False, document, out / HEADS / name, **common) for name, document in config.trainings().items()]
-    heads.sort(key=lambda step: -(step.document.get("cpu_seconds") or step.document.get("steps") or 0))
+    ]
+    heads = [Step(name, HEADS, document, out / HEADS / name, **at) for name, document in config.trainings().items()]
+    files = [folder / name for name in config.traces] if traces else []
+    last = [Step(file.stem, TRACES, load_config(file)[1], out / TRACES / file.stem, **at) for file in files]
+    # the longest first, so that no core idles at the end: training goes by domains, then by the head's depth
+    heads.sort(key=lambda step: (-_share(step.document), -step.document.get("depth", 1)))
     own = None
     if executor is None:
         own = executor = ProcessPoolExecutor(config.workers, multiprocessing.get_context("spawn"))
-    report = _Report(out / STEPS, len(texts) + len(heads), progress)
+    report = _Report(out / STEPS, len(texts) + len(heads) + len(last), progress)
     try:
         _run(texts, executor, config.workers, report)
         merged = out / f"{TEXTS}.safetensors"
         if not merged.exists():
             Texts.join([Texts.load(step.out) for step in texts]).save(merged)
         _run(heads, executor, config.workers, report)
+        _run(last, executor, config.workers, report)
     finally:
         if own:
             own.shutdown(cancel_futures=True)
@@ -206,16 +229,15 @@ def run_step(step: Step) -> dict[str, Any]:
     torch.set_num_threads(1)
     began, used = time.perf_counter(), time.process_time()
     where: dict[str, Any] = {"device": step.device, "dtype": step.dtype, "resume": True}
-    if step.records:
-        config = parse_config(step.document, step.folder)
+    pool, document = step.out.parent.parent.resolve(), step.document
+    local = step.folder / document.get("target", PACKAGED)
+    if local.is_dir():
+        document = {**document, "target": str(local)}
+    if step.kind != HEADS:
+        config = parse_config(document, pool)
         summary = collect(config, step.document, step.out, states=step.keep, **where)
         note = f"{summary.sequences} texts, {summary.rows} tokens, {summary.cuts} cut at a loop"
     else:
-        document = step.document
-        pool = step.out.parent.parent
-        local = step.folder / document["target"]
-        if local.is_dir():
-            document = {**document, "target": str(local)}
         card = train(parse_train_config(document, pool), step.document, step.out, **where)
         shown = ", ".join(f"{value:.3f}" for value in card.acceptance)
         note = f"{card.tokens_seen} tokens seen, acceptance by depth {shown}"
@@ -233,7 +255,7 @@ class _Report:
 
     def has(self, step: Step) -> bool:
         """Return whether a step was finished by an earlier run, and count it if so."""
-        finished = step.title in self.found and (step.out / (MANIFEST if step.records else CARD)).exists()
+        finished = step.title in self.found and step.finished
         self._done += finished
         return finished
 
@@ -270,9 +292,15 @@ def _run(steps: Sequence[Step], executor: Executor, workers: int, report: _Repor
         raise failure
 
 
-def _problems_of(parse: Callable[..., Any], document: dict[str, Any], place: str) -> list[str]:
+def _share(training: dict[str, Any]) -> float:
+    """Return how large a training is, as a share of all texts."""
+    share = training.get("share", 1.0)
+    return share / 7 if training.get("domains") else share
+
+
+def _problems_of(parse: Callable[..., Any], *arguments: Any, **named: Any) -> list[str]:
     try:
-        parse(document, place=place)
+        parse(*arguments, **named)
     except ConfigError as error:
         return str(error).splitlines()
     return []

@@ -303,7 +303,8 @@ class _Trainer:
     def __init__(self, config: TrainConfig, target: Target, head: Head, batches: Sequence[Batch]) -> None:
         self.config, self.target, self.batches = config, target, batches
         self.head = head.eval()  # no dropout: nothing random but the order of the batches
-        self.progress = Progress(total=config.steps)
+        passes = None if config.passes is None else math.ceil(config.passes * len(batches))
+        self.progress = Progress(total=config.steps or passes)
         self._named = dict(head.named_parameters())
         self._optimizer = torch.optim.AdamW(
             self._named.values(), lr=0.0, betas=_BETAS, weight_decay=config.weight_decay

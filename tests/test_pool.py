@@ -1,0 +1,219 @@
+"""A pool from nothing on a tiny target: what it holds, and that interruption and failures cost nothing that is done."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from typer.testing import CliRunner
+
+from hedgelab.trace import open_trace
+from tests.strategies_recording import WORDS, tiny_checkpoint
+from traces import pool as pools
+from traces import train as training
+from traces.__main__ import app
+from traces.checkpoints import load_head, read_card
+from traces.config import ConfigError
+from traces.heads import HeadError
+from traces.pool import load_pool_config, make_pool, parse_pool_config
+from traces.targets import load_target
+from traces.texts import Texts
+
+ROOT = Path(__file__).parent.parent
+HEAD = {"kind": "eagle", "taps": [1, 2], "width": 30, "depth": 2, "batch": 4, "steps": 8, "save_every": 3}
+DOCUMENT = {
+    "name": "tiny", "target": "target", "temperature": 0.7, "domains": ["math", "general"], "workers": 2,
+    "texts": {
+        "sampled": {"prompts": {"count": 4}, "processing": {"temperature": 0.7}, "max_new_tokens": 12, "seed": 3},
+        "hot": {"prompts": {"count": 3}, "processing": {"temperature": 1.5}, "max_new_tokens": 12},
+    },
+    "heads": [
+        {**HEAD, "name": "eagle-math", "domains": ["math"], "stored": "int8"},
+        {**HEAD, "name": "eagle-all", "stored": "float16", "steps": 12},
+        {**HEAD, "name": "cut-general", "kind": "truncated", "taps": [2], "depth": 1, "domains": ["general"]},
+    ],
+    "traces": ["small.yaml"],
+}  # fmt: skip
+TRACE = {
+    "name": "small", "target": "target", "prompts": {"split": "heldout", "count": 2, "domains": ["math"]},
+    "processing": {"temperature": 0.7}, "drafter_processing": {"temperature": 0.7}, "max_new_tokens": 8, "k": 3,
+    "drafters": "drafters.yaml",
+}  # fmt: skip
+DRAFTERS = [
+    {"name": "ngram-all", "kind": "ngram", "options": {"texts": "texts.safetensors", "order": 2}},
+    {"name": "eagle-math", "kind": "head", "options": {"checkpoint": "heads/eagle-math"}},
+    {"name": "cut-general", "kind": "truncated", "options": {"checkpoint": "heads/cut-general"}},
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A tiny target and the configurations of a pool."""
+    folder = tmp_path_factory.mktemp("pool")
+    tiny_checkpoint(folder / "target", rows=WORDS + 6, context=160)
+    for name, document in (("pool", DOCUMENT), ("small", TRACE), ("drafters", DRAFTERS)):
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(document))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(home):
+    """The pool, made in this process without interruption."""
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(1) as executor:
+        make_pool(load_pool_config(home / "pool.yaml"), home / "made", traces=True, executor=executor)
+    torch.set_num_threads(threads)
+    return home / "made"
+
+
+def files_of(folder):
+    """Every file that must not depend on interruptions."""
+    kept = ("*/*/*.safetensors", "*.safetensors", "heads/*/curve.png", "*/*/manifest.json")
+    return {str(file.relative_to(folder)): file.read_bytes() for pattern in kept for file in folder.glob(pattern)}
+
+
+def test_it_holds_what_was_asked_for(home, made):
+    texts = Texts.load(made / "texts.safetensors")
+    assert texts.domains == ("math", "general")
+    parts = [open_trace(made / "texts" / f"{name}-{domain}") for name in ("sampled", "hot") for domain in texts.domains]
+    assert len(texts.domain) == sum(part.sequences for part in parts) > 9
+    assert [part.manifest.seed for part in parts] == [3, 4, 0, 1]
+    assert int(texts.own().sum()) == sum(part.rows + part.sequences for part in parts)
+    target = load_target(str(home / "target"))
+    for head in DOCUMENT["heads"]:
+        _, card = load_head(made / "heads" / head["name"], target)
+        assert (card.stored, card.steps) == (head.get("stored", "float32"), head["steps"])
+        assert card.domains == tuple(head.get("domains", ("general", "math")))
+        assert len(card.acceptance) == head["depth"]
+    trace = open_trace(made / "traces" / "small")
+    assert trace.drafters == ("ngram-all", "eagle-math", "cut-general")
+    assert (
+        trace.manifest.drafters[1].details["weights_sha256"] == read_card(made / "heads" / "eagle-math").weights_sha256
+    )
+    steps = json.loads((made / "steps.json").read_text())
+    assert len(steps) == 4 + 3 + 1
+    assert all(step["cpu_seconds"] > 0 for step in steps.values())
+
+
+def test_processes_that_are_killed_and_resumed_make_the_same(home, made):
+    """SIGTERM, or SIGKILL, to the whole group of processes at three moments; then to the end, by the command."""
+    out = home / "killed"
+    command = [sys.executable, "-m", "traces", "pool", str(home / "pool.yaml"), "--out", str(out), "--traces"]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    moments = ["texts/sampled-math/manifest.json", "texts.safetensors"]
+    for moment, how in zip(moments, (signal.SIGINT, signal.SIGKILL), strict=True):
+        more = ["--resume"] if out.exists() else []
+        process = subprocess.Popen(
+            [*command, *more], env=env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        deadline = time.monotonic() + 120
+        while not (out / moment).exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert (out / moment).exists()
+        os.killpg(process.pid, how)
+        process.communicate()
+        assert process.returncode in (130, -how), moment
+    refused = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "--resume goes on" in refused.stderr
+    done = subprocess.run([*command, "--resume"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "8 steps" in done.stdout
+    assert files_of(out) == files_of(made)
+
+
+def test_a_step_that_fails_is_named_and_the_others_stay(home, tmp_path, monkeypatch):
+    real = training._Trainer.advance
+
+    def advance(self):
+        if self.config.name == "eagle-all" and self.progress.step == 4:
+            raise HeadError("the losses are nan")
+        return real(self)
+
+    monkeypatch.setattr(training._Trainer, "advance", advance)
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(1) as executor, pytest.raises(HeadError) as caught:
+        make_pool(load_pool_config(home / "pool.yaml"), tmp_path / "pool", executor=executor)
+    assert caught.value.__notes__ == ["in step heads/eagle-all"]
+    monkeypatch.undo()
+    ran = []
+    monkeypatch.setattr(pools, "run_step", lambda step, real=pools.run_step: (ran.append(step.title), real(step))[1])
+    with ThreadPoolExecutor(1) as executor:
+        found = make_pool(load_pool_config(home / "pool.yaml"), tmp_path / "pool", resume=True, executor=executor)
+    torch.set_num_threads(threads)
+    assert len(found) == 7
+    assert "heads/eagle-all" in ran
+    assert not any(title.startswith("texts/") for title in ran)
+
+
+@pytest.mark.parametrize(("stored", "error"), [("float16", 1e-3), ("int8", 0.5 / 127)])
+def test_what_is_stored_is_what_is_measured(home, made, tmp_path, stored, error):
+    """The narrow weights are the wide ones, rounded; the card tells the acceptance of the narrow ones."""
+    from traces.config import parse_train_config
+    from traces.train import train
+
+    wide, narrow = [], []
+    target = load_target(str(home / "target"))
+    for precision, found in (("float32", wide), (stored, narrow)):
+        document = {
+            **DOCUMENT["heads"][0], "target": str(home / "target"), "texts": ["texts.safetensors"], "temperature": 0.7,
+            "stored": precision,
+        }  # fmt: skip
+        card = train(parse_train_config(document, made), document, tmp_path / precision)
+        head, read = load_head(tmp_path / precision, target)
+        assert read == card
+        found += [head.state_dict(), card, (tmp_path / precision / "head.safetensors").stat().st_size]
+    assert narrow[0].keys() == wide[0].keys()
+    for name, weight in wide[0].items():
+        room = error * weight.abs().amax(-1, keepdim=True) * 1.01 + 1e-7
+        assert bool(((narrow[0][name] - weight).abs() <= room).all())
+        assert not torch.equal(narrow[0][name], weight) or bool((weight == weight.round()).all())
+    assert narrow[1].acceptance != wide[1].acceptance
+    assert narrow[1].acceptance == pytest.approx(wide[1].acceptance, abs=0.02)
+    assert narrow[2] < wide[2] * (0.6 if stored == "float16" else 0.5)
+
+
+def test_every_problem_of_a_configuration_is_reported(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        parse_pool_config(
+            {
+                **DOCUMENT, "domains": ["math", "cooking"], "traces": ["nowhere.yaml"],
+                "texts": {"a": {"processing": {"temperature": -1}}, "b": []},
+                "heads": [{**HEAD, "name": "x", "temperature": 0.9, "taps": []}, {**HEAD, "name": "x"}],
+            },
+            tmp_path,
+        )  # fmt: skip
+    for words in ("'cooking'", "nowhere.yaml: cannot be read", "config.texts.b: holds no mapping"):
+        assert words in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        parse_pool_config(
+            {
+                **DOCUMENT, "traces": [], "texts": {"a": {"processing": {"temperature": -1}}},
+                "heads": [{**HEAD, "name": "x", "temperature": 0.9, "taps": []}, {**HEAD, "name": "x"}],
+            },
+            tmp_path,
+        )  # fmt: skip
+    for words in ("config.texts.a-math.processing.temperature", "'x' is used twice", "config.heads.x"):
+        assert words in str(caught.value)
+    result = CliRunner().invoke(app, ["pool", str(tmp_path / "none.yaml"), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "none.yaml: cannot be read" in result.output
+
+
+def test_the_shipped_pool():
+    config = load_pool_config(ROOT / "traces" / "configs" / "pool.yaml")
+    names = [head["name"] for head in config.heads]
+    for domain in config.domains:
+        assert [name for name in names if name.endswith(domain)] == [f"eagle-{domain}", f"truncated-{domain}"]
+    assert {f"{kind}-{which}" for kind in ("eagle", "truncated") for which in ("matched", "all")} <= set(names)
+    assert len(config.trainings()) == len(names) == 18
+    assert dataclasses.asdict(config)["workers"] == 2
