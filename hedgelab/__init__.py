@@ -5,10 +5,13 @@ from hedgelab._jit import kernel
 from hedgelab.algorithms import learner, learners
 from hedgelab.contract import Learner, Parameter
 from hedgelab.decode_replay import Replay, replay
+from hedgelab.finding import home_advantage
+from hedgelab.matrix import AcceptanceMatrix, acceptance_matrix
 from hedgelab.token_game import Game, play
 from hedgelab.trace import Trace, TraceError, open_trace, sample_trace
 
 __all__ = [
+    "AcceptanceMatrix",
     "Game",
     "Learner",
     "Parameter",
@@ -16,10 +19,12 @@ __all__ = [
     "Trace",
     "TraceError",
     "acceptance",
+    "acceptance_matrix",
     "bounds",
     "coins",
     "delays",
     "feedback",
+    "home_advantage",
     "kernel",
     "learner",
     "learners",

@@ -1,4 +1,4 @@
-"""The command line: `hedgelab demo | replay | play | learners | metrics | trace`."""
+"""The command line: `hedgelab demo | replay | play | matrix | learners | metrics | trace`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from hedgelab.comparison import Advance, Comparison
     from hedgelab.contract import Learner
+    from hedgelab.sheets import Sheet
     from hedgelab.trace import Trace
 
 app = typer.Typer(
@@ -175,7 +176,8 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
     settings = ", ".join(f"{name}={value}" for name, value in comparison.settings.items() if value is not None)
     trace = comparison.trace
     console.print(
-        f"[bold]{_escaped(trace.manifest.name)}[/]: {trace.sequences} prompts, {trace.rows} tokens, "
+        f"[bold]{_escaped(trace.manifest.name)}[/]: {trace.sequences} texts of {len(set(trace.prompt_ids))} prompts, "
+        f"{trace.rows} tokens, "
         f"{len(trace.drafters)} drafters; {settings}"
     )
     pooled = Table(title=f"{POOLED}, 95% intervals over prompts", title_justify="left")
@@ -363,6 +365,59 @@ def play_game(
                 _escaped("; ".join(result.notes[name])),
             )
         console.print(table)
+        if figure:
+            console.print(f"figure: {figure}", soft_wrap=True)
+
+
+def _print_sheet(sheet: Sheet, console: Console) -> None:
+    table = Table(title=_escaped(sheet.title), title_justify="left")
+    for column, heading in enumerate(sheet.header):
+        table.add_column(_escaped(heading), justify="left" if column < sheet.left else "right")
+    for row in sheet.cells():
+        styles = [" ".join(["bold"] * cell.bold + ["underline"] * cell.underline) for cell in row]
+        texts = [_escaped(cell.text) for cell in row]
+        table.add_row(*(f"[{style}]{text}[/]" if style else text for style, text in zip(styles, texts, strict=True)))
+    console.print(table)
+
+
+@app.command()
+def matrix(
+    trace: TraceArgument = "t06",
+    k: Annotated[int | None, typer.Option("--k", help="Draft length; default: 5, or the trace's if shorter.")] = None,
+    of: Annotated[str, typer.Option("--of", help="mat or acceptance: what table and figure show.")] = "mat",
+    figure: Annotated[Path | None, typer.Option(help="Draw the heat map here (.png, .pdf, .svg).")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show every drafter in every domain, with intervals over prompts, and whether specialists win at home."""
+    from hedgelab.finding import home_advantage
+    from hedgelab.matrix import acceptance_matrix
+
+    with _plain_errors():
+        if figure:
+            _check_suffix(figure)
+        if markdown and as_json:
+            raise ValueError("--markdown and --json exclude each other")
+        table = acceptance_matrix(_open(trace), k)
+        found = home_advantage(table)
+        sheet = table.sheet(of)
+        if figure:
+            from hedgelab.heatmap import draw_matrix
+
+            draw_matrix(table, figure, of)
+        if as_json:
+            print(json.dumps({**table.document(), "finding": found.document()}, indent=1))
+            return
+        if markdown:
+            print("\n".join([*sheet.markdown(), "", *found.markdown()]))
+            return
+        console = _console()
+        _print_sheet(sheet, console)
+        console.print("bold: best of its domain; underlined: a specialist at home")
+        for line in found.text():
+            console.print(_escaped(line), soft_wrap=True)
+        for tables in found.sheets():
+            _print_sheet(tables, console)
         if figure:
             console.print(f"figure: {figure}", soft_wrap=True)
 

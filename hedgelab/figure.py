@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hedgelab.contest import Contest
 
-__all__ = ["STYLE", "draw", "draw_contest"]
+__all__ = ["STYLE", "draw", "draw_contest", "plain_text"]
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -107,7 +107,7 @@ def _speeds(axes: Axes, comparison: Comparison) -> None:
     axes.set_title("b  Committed tokens per round by domain, with 95% intervals over prompts")
 
 
-def _plain_text(name: str) -> str:
+def plain_text(name: str) -> str:
     """Return a legend's text: no formulas, and nothing hidden by a leading underscore."""
     return " " * name.startswith("_") + name.replace("$", r"\$")
 
@@ -135,7 +135,7 @@ def draw_contest(contest: Contest, path: Path) -> None:
                 middle,
                 linestyle=dashes[contest.feedback[name]],
                 color=colour,
-                label=_plain_text(name),
+                label=plain_text(name),
                 linewidth=1.4,
                 marker=MARKERS[place // len(CYCLE) % len(MARKERS)],
                 markevery=(place % 5, 5),

@@ -103,15 +103,23 @@ def whole_times(times: ArrayLike, most: int | None = None) -> NDArray[np.int64]:
 
 
 @cache
-def student_quantile(degrees: int) -> float:
-    """Return the 97.5% quantile of Student's t with that many degrees of freedom, at least 1.
+def _gauss_legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    return nodes, weights
 
-    From P(0 < t < sqrt(d) tan a) ∝ int_0^a cos^(d-1), by Gauss-Legendre quadrature and bisection.
+
+@cache
+def student_quantile(degrees: float, tail: float = 0.025) -> float:
+    """Return the 1 - tail quantile of Student's t, by default its 97.5%, with `degrees` of freedom, at least 1.
+
+    tail in (0, 0.5]. From P(0 < t < sqrt(d) tan a) ∝ int_0^a cos^(d-1), by Gauss-Legendre quadrature and bisection.
 
     >>> round(student_quantile(1), 3), round(student_quantile(9), 4), round(student_quantile(10_000), 3)
     (12.706, 2.2622, 1.96)
+    >>> round(student_quantile(23, 0.005), 4)
+    2.8073
     """
-    nodes, weights = np.polynomial.legendre.leggauss(200)
+    nodes, weights = _gauss_legendre()
 
     def mass(angle: float) -> float:
         return float((np.cos(angle * (nodes + 1) / 2) ** (degrees - 1)) @ weights) * angle / 2
@@ -120,7 +128,7 @@ def student_quantile(degrees: int) -> float:
     whole = mass(high)
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if mass(middle) < 0.95 * whole else (low, middle)
+        low, high = (middle, high) if mass(middle) < (1 - 2 * tail) * whole else (low, middle)
     return math.sqrt(degrees) * math.tan(low)
 
 

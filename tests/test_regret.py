@@ -230,6 +230,10 @@ def test_student_interval():
     # 97.5% quantiles from tables
     for degrees, quantile in ((1, 12.7062), (2, 4.30265), (4, 2.77645), (9, 2.26216), (29, 2.04523), (200, 1.97190)):
         assert hl.regret.student_quantile(degrees) == pytest.approx(quantile, abs=1e-4)
+    assert hl.regret.student_quantile(3, 0.005) == pytest.approx(5.84091, abs=1e-4)
+    assert hl.regret.student_quantile(10, 0.05) == pytest.approx(1.81246, abs=1e-4)
+    assert hl.regret.student_quantile(4, 0.5) == pytest.approx(0, abs=1e-9)
+    assert 2.22814 < hl.regret.student_quantile(9.5) < 2.26216  # between 9 and 10 degrees
     rows = np.array([[1.0, 5.0], [3.0, 5.0], [5.0, 5.0]])
     mean, low, high = hl.regret.mean_interval(rows)
     assert mean.tolist() == [3, 5]

@@ -1,4 +1,5 @@
-"""The tables of a trace card: what was recorded, what was cut or dropped, how each drafter fares in each domain."""
+"""The tables of a trace card: what was recorded, what was cut or dropped, how each drafter fares in each domain, and
+whether specialists win at home."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hedgelab.oracles import expected_fixed_rounds
+from hedgelab.finding import home_advantage
+from hedgelab.matrix import acceptance_matrix
+from hedgelab.sheets import Sheet
 from hedgelab.trace import Trace
 
 __all__ = ["card"]
@@ -15,17 +18,11 @@ __all__ = ["card"]
 def card(trace: Trace, k: int = 5) -> str:
     """Return the tables of a trace's card as Markdown.
 
-    MAT is walked: tokens / expected rounds of the drafter alone at draft length k, or at the trace's own if that is
-    shorter.
+    k : draft length of the walked MAT, or the trace's own if that is shorter. Acceptance, MAT and the finding are
+    explained in `hedgelab.matrix` and `hedgelab.finding`; in the tables the best of a domain is bold, a specialist at
+    home in italics.
     """
     return "\n".join([*_facts(trace), "", *_texts(trace), "", *_drafters(trace, min(k, trace.k))]) + "\n"
-
-
-def _table(header: list[str], rows: list[list[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(header) + " |"
-    yield "| --- |" + " ---: |" * (len(header) - 1)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
 
 
 def _facts(trace: Trace) -> Iterator[str]:
@@ -60,22 +57,13 @@ def _texts(trace: Trace) -> Iterator[str]:
                 *(str((stops == stop).sum()) for stop in ("length", "eos", "loop")),
             ]
         )
-    yield from _table(["domain", "prompts", "tokens", "median", "to the limit", "ended by EOS", "cut at a loop"], rows)
+    header = ["domain", "prompts", "tokens", "median", "to the limit", "ended by EOS", "cut at a loop"]
+    yield from Sheet("", header, rows).markdown()
 
 
 def _drafters(trace: Trace, k: int) -> Iterator[str]:
-    fixed = expected_fixed_rounds(trace, k=k).rounds
-    tokens = np.diff(trace.offsets)
-    domains = [domain for domain in trace.manifest.domains if (trace.domains == domain).any()]
-    rows = []
-    for i, name in enumerate(trace.drafters):
-        cells = []
-        for domain in domains:
-            here = trace.domains == domain
-            mask = np.repeat(here, tokens)
-            acceptance = float(trace.gamma[mask, 0, i].mean())
-            cells.append(f"{acceptance:.2f} / {tokens[here].sum() / fixed[here, i].sum():.2f}")
-        rows.append([name, *cells])
-    yield f"Mean acceptance probability of the first draft / MAT of the drafter alone (k = {k}):"
-    yield ""
-    yield from _table(["drafter", *domains], rows)
+    matrix = acceptance_matrix(trace, k)
+    for of in ("acceptance", "mat"):
+        yield from matrix.sheet(of).markdown()
+        yield ""
+    yield from home_advantage(matrix).markdown()
