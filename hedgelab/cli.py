@@ -518,6 +518,19 @@ def show(trace: TraceArgument, as_json: AsJson = False) -> None:
             console.print(table)
 
 
+@trace_app.command("cut")
+def cut(
+    trace: TraceArgument,
+    out: Annotated[Path, typer.Argument(help="New folder of the smaller trace.")],
+    prompts: Annotated[int, typer.Option(min=1, help="Prompts of each domain to keep, chosen by their ids' hashes.")],
+) -> None:
+    """Write a trace of fewer prompts, in the smallest encodings that hold it."""
+    with _plain_errors():
+        small = _open(trace).few_prompts(prompts).save(out, encodings="compact")
+        size = sum(shard.bytes for shard in small.manifest.shards)
+    print(f"{small.sequences} texts, {small.rows} tokens, {size / 1e6:.2f} MB in {out}")
+
+
 @trace_app.command("check")
 def check(trace: TraceArgument) -> None:
     """Check every byte of a trace; list all problems, and end with status 1 if there are any."""

@@ -285,6 +285,25 @@ class Trace:
         selected = index if self._selected is None else self._selected[index]
         return Trace(self.manifest, self._blocks, self.folder, self._base_sha256, self._selection.take(index), selected)
 
+    def few_prompts(self, count: int) -> Trace:
+        """Return the trace of `count` prompts of each domain, all texts of each: a fair cut, the same for every trace.
+
+        Which ones is decided by the sha256 of their ids: recordings order prompts by length. A domain with fewer keeps
+        all that it has.
+
+        >>> trace = Trace.from_arrays(token=[1, 2, 3], alpha=[[0.5], [1], [0]], gamma=[[0.5], [1], [0]],
+        ...                           offsets=[0, 2, 3], domains=["code", "chat"], drafters=["lookup"], k=4)
+        >>> trace.few_prompts(1).sequences
+        2
+        """
+        kept: set[tuple[str, str]] = set()
+        for domain in self.manifest.domains:
+            names = set(self.prompt_ids[self.domains == domain].tolist())
+            chosen = sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())[:count]
+            kept |= {(domain, name) for name in chosen}
+        pairs = zip(self.domains.tolist(), self.prompt_ids.tolist(), strict=True)
+        return self.select(np.array([pair in kept for pair in pairs], bool))
+
     # -------------------------------------------------------------- checks
 
     def validate_values(self, columns: Iterable[str] | None = None) -> None:
