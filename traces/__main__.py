@@ -28,14 +28,17 @@ def fetch() -> None:
 @app.command()
 def prompts(
     out: Annotated[Path, typer.Option(help="JSON lines file to write")],
-    split: Annotated[str, typer.Option(help="train or heldout")] = "heldout",
+    split: Annotated[str, typer.Option(help="train, heldout, reworded, spanish or switching")] = "heldout",
     domain: Annotated[list[str] | None, typer.Option(help="a domain; repeat for more, all by default")] = None,
 ) -> None:
     """Write the built-in prompts of one split."""
-    from traces.prompts import DOMAINS, PromptError, built_in, write
+    from traces.prompts import DOMAINS, SWITCHING, PromptError, built_in, switching, write
 
     try:
-        found = [prompt for name in domain or DOMAINS for prompt in built_in(name, split)]
+        if split == SWITCHING:
+            found = switching(domain or ())
+        else:
+            found = [prompt for name in domain or DOMAINS for prompt in built_in(name, split)]
         count = write(found, out)
     except (PromptError, OSError) as error:
         _stop(error)

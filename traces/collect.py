@@ -3,6 +3,9 @@
 Row t of a text is its generated token t + 1: the first token comes from the prompt's own pass, no round makes it, so it
 is kept with the text and is no row. At every row the target's law p and all drafters' laws q_i stand on the same prefix
 (prompt, first token, earlier rows). Nothing of q_i depends on the token that is then drawn from p.
+
+A conversation of two turns is two texts, one behind the other in the trace: the second one's prompt is the first one's
+prompt, its answer as it was sampled, and the second turn.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import hashlib
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hedgelab.coins import TARGET, uniforms
-from hedgelab.storage.columns import STOPS
+from hedgelab.storage.columns import RAGGED, STOPS
 from hedgelab.storage.manifest import FORMAT_VERSION, Dropped, Manifest
 from hedgelab.storage.recording import TraceWriter
 from traces.acceptance import alpha_gamma, deep_alpha_gamma
@@ -32,7 +35,7 @@ from traces.config import Config, ConfigError, options_of
 from traces.drafters import KINDS, Surroundings
 from traces.drafters.base import DeepDrafter, DeepLaws, Drafter, FlatDrafter, Logits, Prefix, pad_left
 from traces.kv import Stepper
-from traces.prompts import DOMAINS, Prompt, built_in, read
+from traces.prompts import DOMAINS, SWITCHING, Prompt, built_in, read, switching
 from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin, top_probability
 from traces.states import KeepStates, StateWriter
 from traces.targets import Target, load_target
@@ -52,11 +55,30 @@ class CollectError(RuntimeError):
 
 @dataclass(frozen=True)
 class Job:
-    """One text to write: its id in the trace, its prompt, the prompt's ids."""
+    """One text to write: its id in the trace, its prompt, the prompt's ids; and the turn that follows it, if any."""
 
     sequence_id: int
     prompt: Prompt
     ids: tuple[int, ...]
+    then: FollowUp | None = None
+
+    def second(self, answer: Sequence[int], eos: Sequence[int]) -> Job:
+        """Return the text that follows, behind the ids of an answer; `eos` are the ids that end one."""
+        assert self.then is not None
+        between = self.then.behind_eos if answer[-1] in eos else self.then.behind_cut
+        return Job(self.sequence_id + 1, self.then.prompt, (*self.ids, *answer, *between))
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """The second turn of a conversation: its prompt, and the ids between the two answers.
+
+    behind_cut : after an answer without EOS. behind_eos : after one that its EOS has closed
+    """
+
+    prompt: Prompt
+    behind_cut: tuple[int, ...]
+    behind_eos: tuple[int, ...]
 
 
 @dataclass
@@ -125,6 +147,8 @@ def collect(
     target = load_target(str(local) if local.is_dir() else config.target, device, dtype)
     drafters = build_drafters(config, target)
     jobs, domains = jobs_of(config, target)
+    if states and any(job.then for job in jobs):
+        raise CollectError("hidden states are kept of texts of one turn only; these prompts are conversations")
     if config.logits > target.vocabulary:
         raise ConfigError(f"logits: is {config.logits}; {target.info.name!r} has a vocabulary of {target.vocabulary}")
     manifest = _manifest(config, document, target, drafters, domains, jobs, device)
@@ -135,12 +159,13 @@ def collect(
         if writer.complete:
             batches = []
         _count_done(out, summary)
+        total = _texts(jobs)
         for index in range(writer.done, len(batches)):
-            before = index * config.batch
+            before = _texts(jobs[: index * config.batch])
 
             def advance(rows: int, ended: int, before: int = before) -> None:
                 seen = Summary(summary.sequences, summary.rows + rows, summary.cuts, summary.dropped)
-                progress(before + ended, len(jobs), seen)
+                progress(before + ended, total, seen)
 
             observer = StateWriter(states, target, index) if states else None
             recorded = record(batches[index], domains, target, drafters, config, clock, advance, observer)
@@ -149,10 +174,10 @@ def collect(
             summary.rows += len(recorded.arrays["token"])
             summary.cuts += recorded.cuts
             summary.dropped += recorded.dropped
-            progress(before + len(batches[index]), len(jobs), summary)
+            progress(before + _texts(batches[index]), total, summary)
         if not summary.sequences:
             reasons = "\n".join(f"{drop.prompt_id}: {drop.reason}" for drop in summary.dropped[:10])
-            raise CollectError(f"every record was dropped ({len(summary.dropped)} of {len(jobs)}):\n{reasons}")
+            raise CollectError(f"every record was dropped ({len(summary.dropped)} of {total}):\n{reasons}")
         if not writer.complete:
             measured = {"started": started, "ended": _now(), "host": _host(target), "parts": clock.report()}
             writer.finish(measured)
@@ -171,26 +196,54 @@ def build_drafters(config: Config, target: Target) -> list[Drafter]:
 def jobs_of(config: Config, target: Target) -> tuple[list[Job], tuple[str, ...]]:
     """Return the texts to write and the domains' names: by domain, and within one by the length of the prompt.
 
-    Texts of a shard are padded to its longest prompt, so neighbours should be of one length.
+    Texts of a shard are padded to its longest prompt, so neighbours should be of one length. A conversation is one job,
+    in the place of its first turn; its texts have successive ids.
     """
     source = config.prompts
-    if source.file is None:
-        names = source.domains or DOMAINS
-        by_domain = {name: built_in(name, source.split) for name in names}
-    else:
+    if source.file is not None:
         found = read(Path(config.folder) / source.file, source.format)
-        names = source.domains or tuple(sorted({prompt.domain for prompt in found}))
-        by_domain = {name: [prompt for prompt in found if prompt.domain == name] for name in names}
+        names = source.domains or tuple(sorted({name for prompt in found for name in _domains(prompt)}))
+    elif source.split == SWITCHING:
+        found = switching(source.domains, source.count or None)
+        used = {name for prompt in found for name in _domains(prompt)}
+        names = tuple(name for name in source.domains or DOMAINS if name in used)
+    else:
+        names = source.domains or DOMAINS
+        found = [prompt for name in names for prompt in built_in(name, source.split)]
+    followed = {prompt.then.domain for prompt in found if prompt.then is not None}
     jobs: list[Job] = []
-    for name, prompts in by_domain.items():
-        count = source.count_of.get(name, source.count)
-        if len(prompts) < max(1, count):
-            raise ConfigError(f"prompts: domain {name!r} has {len(prompts)}, {max(1, count)} were asked for")
+    sequence_id = 0
+    for name in names:
+        prompts = [prompt for prompt in found if prompt.domain == name and _domains(prompt) <= set(names)]
+        # conversations were counted as a whole
+        count = 0 if source.file is None and source.split == SWITCHING else source.count_of.get(name, source.count)
+        least = max(1, count) if prompts or name not in followed else 0
+        if len(prompts) < least:
+            raise ConfigError(f"prompts: domain {name!r} has {len(prompts)}, {least} were asked for")
         encoded = [(prompt, tuple(target.encode_chat(prompt.chat()))) for prompt in prompts[: count or None]]
         for prompt, ids in sorted(encoded, key=lambda pair: len(pair[1])):
+            then = _follow_up(prompt, target)
+            own = prompt if then is None else replace(prompt, id=f"{prompt.id}/0", then=None)
             for _ in range(source.samples_of.get(name, source.samples)):
-                jobs.append(Job(len(jobs), prompt, ids))
+                jobs.append(Job(sequence_id, own, ids, then))
+                sequence_id += 1 if then is None else 2
     return jobs, tuple(names)
+
+
+def _domains(prompt: Prompt) -> set[str]:
+    return {prompt.domain} if prompt.then is None else {prompt.domain, prompt.then.domain}
+
+
+def _follow_up(prompt: Prompt, target: Target) -> FollowUp | None:
+    if prompt.then is None:
+        return None
+    cut, closed = target.encode_between(prompt.chat(), prompt.then.chat())
+    own = Prompt(f"{prompt.id}/1", prompt.then.domain, prompt.then.messages, prompt.then.entity)
+    return FollowUp(own, tuple(cut), tuple(closed))
+
+
+def _texts(jobs: Sequence[Job]) -> int:
+    return sum(1 if job.then is None else 2 for job in jobs)
 
 
 @torch.inference_mode()
@@ -204,7 +257,42 @@ def record(
     advance: Callable[[int, int], None] = lambda rows, ended: None,
     states: StateWriter | None = None,
 ) -> Recorded:
-    """Write the texts of one shard together and return its arrays."""
+    """Write the texts of one shard together and return its arrays: first answers in one pass, then second ones."""
+    batch, kept, dropped = _write(jobs, target, drafters, config, clock, advance, states)
+    places = {batch.jobs[s].sequence_id: (batch, s) for s in kept}
+    talks = [job for job in jobs if job.then is not None]
+    if talks:
+        seconds = []
+        for job in talks:
+            assert job.then is not None
+            if job.sequence_id in places:
+                answer = batch.generated[places[job.sequence_id][1]]
+                seconds.append(job.second(answer, target.eos))
+            else:
+                dropped.append(Dropped(job.then.prompt.id, f"no first answer to follow: {job.prompt.id} was dropped"))
+        rows = sum(batch.length)
+        later, kept, refused = _write(
+            seconds, target, drafters, config, clock, lambda more, ended: advance(rows + more, len(jobs) + ended)
+        )
+        places |= {later.jobs[s].sequence_id: (later, s) for s in kept}
+        dropped += refused
+    # text by text, so that the two of a conversation are neighbours
+    written = [places[name] for name in sorted(places)]
+    arrays = _end_to_end([batch.arrays([], domains), *(each.arrays([s], domains) for each, s in written)])
+    cuts = sum(each.ended[s] == "loop" for each, s in written)
+    return Recorded(arrays, cuts, tuple(dropped))
+
+
+def _write(
+    jobs: Sequence[Job],
+    target: Target,
+    drafters: Sequence[Drafter],
+    config: Config,
+    clock: Clock,
+    advance: Callable[[int, int], None],
+    states: StateWriter | None = None,
+) -> tuple[_Batch, list[int], list[Dropped]]:
+    """Write texts together; return them, the places of those to keep, and the others with their reasons."""
     context = _context(target, drafters)
     room = context - 1  # one token must fit behind the prompt, and one row behind that
     fitting = [job for job in jobs if 0 < len(job.ids) < room]
@@ -224,8 +312,7 @@ def record(
             dropped.append(Dropped(job.prompt.id, f"no row: its text ended with the first token ({batch.ended[s]})"))
     if states and fitting:
         states.write({s: np.array([*fitting[s].ids, *batch.generated[s][: batch.length[s] + 1]]) for s in kept})
-    cuts = sum(batch.ended[s] == "loop" for s in kept)
-    return Recorded(batch.arrays(kept, domains), cuts, tuple(dropped))
+    return batch, kept, dropped
 
 
 class _Batch:
@@ -551,7 +638,17 @@ def _joined(pieces: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
     return np.concatenate([*pieces, np.empty(0, dtype)]).astype(dtype)
 
 
-def _offsets(sizes: Sequence[int]) -> np.ndarray:
+def _end_to_end(shards: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Return the arrays of shards as those of one."""
+    found = {name: np.concatenate([shard[name] for shard in shards]) for name in shards[0]}
+    for name in ("offsets", *RAGGED):
+        found[name] = _offsets(np.concatenate([np.diff(shard[name]) for shard in shards]))
+    if "logit_row" in found:
+        found["logit_row"] = np.arange(len(found["token"]), dtype=np.int64)
+    return found
+
+
+def _offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.array(sizes, np.int64))]).astype(np.int64)
 
 
@@ -605,6 +702,8 @@ def _jobs_hash(jobs: Sequence[Job]) -> str:
     digest = hashlib.sha256()
     for job in jobs:
         digest.update(f"{job.sequence_id} {job.prompt.domain} {job.prompt.id} {job.ids}\n".encode())
+        if (then := job.then) is not None:
+            digest.update(f"{then.prompt.domain} {then.prompt.id} {then.behind_cut} {then.behind_eos}\n".encode())
     return digest.hexdigest()
 
 

@@ -16,7 +16,7 @@ from hedgelab.storage.typed_json import JSON, UNREAD, Rule, between, one_of, pat
 from traces import heads
 from traces.checkpoints import STORED
 from traces.drafters import KINDS
-from traces.prompts import DOMAINS, FORMATS, SPLITS
+from traces.prompts import DOMAINS, FORMATS, SPLITS, SWITCHING
 from traces.targets import PACKAGED
 
 __all__ = [
@@ -46,11 +46,12 @@ class ConfigError(ValueError):
 class PromptSource:
     """Which prompts: built-in ones (`split`, `domains`, `count`), or those of a `file`.
 
-    domains : () for all. count : prompts per domain, 0 for all there are. samples : texts per prompt.
-    count_of, samples_of : the same for single domains
+    domains : () for all; of a conversation both turns' domains must be among them. count : prompts per domain, of
+    split `switching` conversations in all; 0 for all there are. samples : texts per prompt.
+    count_of, samples_of : the same for single domains, a conversation's being that of its first turn
     """
 
-    split: Annotated[str, one_of(SPLITS)] = "heldout"
+    split: Annotated[str, one_of((*SPLITS, SWITCHING))] = "heldout"
     domains: tuple[str, ...] = ()
     count: Annotated[int, between(0, 10**6)] = 0
     samples: Annotated[int, between(1, 1000)] = 1
@@ -74,9 +75,10 @@ class DrafterEntry:
 class Config:
     """Everything that decides what a recording holds.
 
-    max_new_tokens : of a text, the first one (which is no row) and EOS counted
+    max_new_tokens : of a text, the first one (which is no row) and EOS counted; of a conversation each answer is a text
     loop : a text ends with the first n-gram of this length that it repeats; 0: never
-    batch : texts per shard. They are generated together, so a shard depends on no other.
+    batch : prompts per shard. Their texts are generated together, so a shard depends on no other; of conversations
+        first all first answers, then all second ones
     """
 
     name: Name
@@ -276,6 +278,10 @@ def _problems(config: Config, place: str) -> list[str]:
             for name in source.domains
             if name is not UNREAD and name not in DOMAINS
         ]
+        if source.split == SWITCHING and len(set(source.domains)) == 1:
+            found.append(f"{place}.prompts.domains: is {source.domains[0]!r} alone; {SWITCHING} needs two or more")
+        if source.split == SWITCHING and source.count_of:
+            found.append(f"{place}.prompts.count_of: is given; the count of {SWITCHING} is one over all domains")
     if config.encodings is not UNREAD:
         for name, encoding in config.encodings.items():
             allowed = COLUMNS[name].encodings if name in ENCODED else ()

