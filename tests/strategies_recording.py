@@ -190,11 +190,14 @@ class NaiveHead:
         self.theta = config.rope_parameters["rope_theta"]
 
     @torch.inference_mode()
+    def states(self, text):
+        """The target's states after each token of a text, one for each tap."""
+        hidden = self.target.model(torch.tensor([text]), output_hidden_states=True).hidden_states
+        return [[hidden[tap][0, t].double().numpy() for tap in self.taps] for t in range(len(text))]
+
     def read(self, text):
         """The target's states after each token of a text, and the keys that rounds find there when they begin."""
-        hidden = self.target.model(torch.tensor([text]), output_hidden_states=True).hidden_states
-        states = [[hidden[tap][0, t].double().numpy() for tap in self.taps] for t in range(len(text))]
-        keys: list = []
+        states, keys = self.states(text), []
         for t in range(len(text)):
             self._layer(self._inputs(text, t, self._known(states, t)), t, keys)
         return states, keys
@@ -206,6 +209,23 @@ class NaiveHead:
             feature = self._layer(self._inputs(text, t, feature), t, keys)
             laws.append(self.rows @ (self._rms(feature, self.eps) * self.norm))
         return laws
+
+    def draft_alone(self, text, begin, depth, states, keys):
+        """The most likely tokens drafted by a round that sees text[: begin + 1] and then its own drafts alone.
+
+        Returns the tokens and, for each, by how much its logit leads.
+        """
+        text, keys, feature = list(text[: begin + 1]), keys[:begin], self._known(states, begin)
+        leads = []
+        for t in range(begin, begin + depth):
+            feature = self._layer(self._inputs(text, t, feature), t, keys)
+            logits = self.rows @ (self._rms(feature, self.eps) * self.norm)
+            second, first = np.sort(logits)[-2:]
+            leads.append(first - second)
+            text.append(int(self.ids[logits.argmax()]))
+            if self.kind == "truncated":  # the target's first layers read the draft
+                feature = self.states(text)[-1][0]
+        return text[begin + 1 :], leads
 
     def _known(self, states, t):
         """The feature that the target gives a round beginning at t."""

@@ -59,21 +59,26 @@ def test_what_the_manifest_says():
     assert {d.kind for d in t06.drafters} == {"lookup", "ngram", "exit"}
 
 
-def reached(trace, depth, column):
-    """Rows that a round of this deep drafter reaches at `depth`: all drafts before were accepted."""
-    alpha = trace.alpha[:, :, column]
+def reached(trace, depth, i):
+    """Rows that a round of this drafter can meet at `depth`: it began within the text.
+
+    Of certain drafts all before were accepted, too: behind a rejection they have no law.
+    """
+    alpha = trace.alpha[:, :, i]
     first = np.repeat(trace.offsets[:-1], np.diff(trace.offsets))
     rows = np.flatnonzero(np.arange(trace.rows) - first >= depth)
-    for back in range(1, depth + 1):
+    for back in range(1, depth + 1) if trace.manifest.drafters[i].rule == "one_hot" else ():
         rows = rows[alpha[rows - back, depth - back] == 1]
     return rows
 
 
 @pytest.mark.parametrize("name", ["t06", "logits"])
 def test_alpha_has_mean_gamma(name):
-    # E_p alpha = gamma at every row, so alpha - gamma are martingale differences: within 4 standard errors. About 20
-    # comparisons a trace, false alarm 1e-3 (of the recording: this test is deterministic)
+    # E_p alpha = gamma at every row and depth: within 4 standard errors, clustered by text. False alarm (of the
+    # recording: this test is deterministic) 6.3e-5 a cell where sums over texts are normal, 7e-4 at most where they are
+    # symmetric (Efron 1969: P(|S| > x V) <= 2 exp(-x^2 / 2)): 2% by the first for 300 cells, one a drafter and depth
     trace = hl.sample_trace(name)
+    text = np.repeat(np.arange(trace.sequences), np.diff(trace.offsets))
     compared = 0
     for i in range(len(trace.drafters)):
         depths = range(trace.k) if i in trace.deep_columns else range(1)
@@ -81,11 +86,11 @@ def test_alpha_has_mean_gamma(name):
             rows = reached(trace, d, i) if d else np.arange(trace.rows)
             difference = trace.alpha[rows, d, i].astype(float) - trace.gamma[rows, d, i]
             assert np.isfinite(difference).all()
-            error = np.sqrt((difference**2).sum())
+            error = np.linalg.norm(np.bincount(text[rows], difference))
             if error > 0:
                 compared += 1
                 assert abs(difference.sum()) < 4 * error, (trace.drafters[i], d)
-    assert compared >= len(trace.drafters)
+    assert compared >= len(trace.drafters) + len(trace.deep_columns) * (trace.k - 1) * 0.8  # deep ones may die early
 
 
 def test_greedy_acceptance_is_yes_or_no():

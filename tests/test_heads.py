@@ -24,12 +24,14 @@ from tests.strategies_recording import (
 )
 from tests.test_collect import config_of, contents, recorded_of, rows_of, text_of
 from traces import collect as collecting
+from traces.acceptance import alpha_gamma
 from traces.checkpoints import load_head, read_card
 from traces.collect import collect
 from traces.drafters.base import PAD, DrafterError, Prefix, pad_left
 from traces.drafters.head import TrainedHead
 from traces.drafters.truncated import Truncated
 from traces.heads import Head, HeadError, Rounds
+from traces.sampling import process
 from traces.targets import load_target
 
 K = 4
@@ -143,6 +145,31 @@ def test_texts_that_end_early_and_rows_that_move(home, tmp_path, target):
     assert len(set(trace.stop[lengths < 25])) > 0
     assert len(set(lengths.tolist())) > 4
     assert_agrees(trace, home, target, how, how, 60)
+
+
+def test_eight_drafts_on_texts_of_different_lengths(home, tmp_path, target):
+    how = {"temperature": 1.6}
+    config = config_of(home, how, {"temperature": 1.0}, drafters=HEADS[:1], max_new_tokens=22, k=8, batch=8)
+    collect(config, {}, tmp_path / "t")
+    trace = open_trace(tmp_path / "t")
+    lengths = np.diff(trace.offsets)
+    assert trace.manifest.drafters[0].depth == 8
+    assert lengths.min() < 8 < lengths.max()
+    assert len({len(trace.prompt_tokens(s)) for s in range(trace.sequences)}) > 2
+    assert_agrees(trace, home, target, how, {"temperature": 1.0}, 60)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_ids_outside_the_vocabulary_are_never_accepted(home, tmp_path, temperature):
+    how = {"temperature": 1.0}
+    collect(config_of(home, how, {"temperature": temperature}, drafters=HEADS, max_new_tokens=16), {}, tmp_path / "t")
+    trace = open_trace(tmp_path / "t")
+    inside = np.isin(trace.token, IDS)
+    assert 20 < inside.sum() < trace.rows - 20
+    for i in (0, 1, 3):
+        assert (trace.alpha[~inside, :, i] == 0).all()
+        assert (trace.gamma[:, 0, i] < 1).all()  # p has mass outside
+        assert (trace.alpha[inside, 0, i] > 0).sum() >= (1 if temperature == 0 else inside.sum())
 
 
 def test_drafts_of_one_token(home, tmp_path, target):
@@ -360,17 +387,19 @@ def test_only_the_trained_parts_are_trained_and_stored(home, target):
 # --- placement -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")  # weights do not matter here
 @pytest.mark.parametrize("name", ["deep", "cut"])
 def test_nothing_stays_on_the_cpu(home, target, name):
-    """On the meta device an operation that mixes devices raises, and so does one that reads values."""
+    """On the meta device an operation that mixes devices raises, and so does one that reads values.
+
+    From the checkpoint to alpha and gamma; what follows, `record` copies to the CPU.
+    """
     away = copy.deepcopy(target.model).to("meta")
     there = dataclasses.replace(target, model=away, device=torch.device("meta"))
-    kind, taps = MADE[name]
-    head = Head(there, kind, taps, torch.tensor(IDS))
+    k, how = K if name == "deep" else 1, Processing(0.8)
+    drafter = TrainedHead(name, how, K, home / name, there) if k > 1 else Truncated(name, how, home / name, there)
+    head, taps = drafter._head, drafter.taps
     assert {tensor.device.type for tensor in (*head.parameters(), *head.buffers())} == {"meta"}
-    drafter = (TrainedHead if kind == "eagle" else Truncated).__new__(TrainedHead if kind == "eagle" else Truncated)
-    drafter._head, drafter.taps, drafter._index = head, head.taps, torch.zeros(WORDS, device="meta")
-    drafter._rounds = Rounds(head, K if kind == "eagle" else 1)
     tokens = pad_left([[3, 4, 5], [6]])  # the collector's texts stay on the CPU
     drafter.begin(tokens, 9, {tap: torch.zeros(2, 3, 32, device="meta") for tap in taps})
     for _ in range(3):
@@ -378,17 +407,30 @@ def test_nothing_stays_on_the_cpu(home, target, name):
         hidden = [torch.zeros(len(tokens), 32, device="meta") for _ in range(4)]
         found = drafter.logits(Prefix(tokens, hidden))
         assert (found.values.device.type, found.values.dtype) == ("meta", torch.float32)
+        p = process(torch.zeros(2, WORDS, dtype=torch.bfloat16, device="meta"), how)
+        q = process(found.values.view(2 * k, -1), how, found.ids, found.index)
+        for score in alpha_gamma(p, q, torch.zeros(2, dtype=torch.int64, device="meta")):
+            assert (score.device.type, score.dtype, score.shape) == ("meta", torch.float32, (2 * k,))
     drafter.keep(torch.tensor([1]))
     assert len(drafter.logits(Prefix(tokens[1:], [h[1:] for h in hidden])).values) == 1
 
 
-def test_a_head_on_a_narrow_target_computes_in_float32(home, tmp_path):
-    how = {"temperature": 0.8}
-    config = config_of(home, how, how, drafters=HEADS, max_new_tokens=6)
-    collect(config, {}, tmp_path / "t", dtype="bfloat16")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_heads_on_a_narrow_target_compute_in_float32(home, tmp_path, monkeypatch, dtype):
+    how, laws = {"temperature": 0.8}, set()
+
+    def spy(logits, *rest):
+        law = process(logits, *rest)
+        laws.add((logits.dtype, law.probs.dtype))
+        return law
+
+    monkeypatch.setattr(collecting, "process", spy)
+    collect(config_of(home, how, how, drafters=HEADS, max_new_tokens=6), {}, tmp_path / "t", dtype=dtype)
+    # the target's logits are narrow, the heads' are not, and no law is
+    assert laws == {(getattr(torch, dtype), torch.float32), (torch.float32, torch.float32)}
     trace = open_trace(tmp_path / "t")
     assert np.isfinite(trace.gamma[:, 0]).all()
-    head, _ = load_head(home / "deep", load_target(str(home / "target"), dtype="bfloat16"))
+    head, _ = load_head(home / "deep", load_target(str(home / "target"), dtype=dtype))
     assert {weight.dtype for weight in (*head.parameters(), head.rows)} == {torch.float32}
 
 

@@ -89,6 +89,52 @@ def test_clairvoyant(world, k):
         assert (hl.replay(trace, name, k=k, seed=2).sequence_rounds >= rounds).all()
 
 
+def mixed_trace(rng):
+    """A random trace of flat and deep drafters, whose acceptance differs from depth to depth."""
+    lengths, k = rng.integers(1, 7, 3), 4
+    depths = rng.permutation([1, 1, k, k, k])
+    shape = (lengths.sum(), k, len(depths))
+    alpha, gamma = rng.random(shape), rng.random(shape)
+    alpha[:, :, depths > 1] *= rng.permutation([1.0, 0.2, 0.9, 0.0])[:, None]
+    for values in (alpha, gamma):
+        values[:, :, depths == 1] = values[:, :1, depths == 1]
+    return hl.Trace.from_arrays(
+        token=np.zeros(lengths.sum(), int), alpha=alpha, gamma=gamma, offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        domains=["x"] * 3, drafters=[str(i) for i in range(len(depths))], k=k, depths=depths.tolist(),
+    )  # fmt: skip
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_all_oracles_where_acceptance_depends_on_depth(world, k):
+    trace = mixed_trace(np.random.default_rng(world))
+    assert len(trace.flat_columns) == 2
+    assert len(trace.deep_columns) == 3
+    brute = [
+        [expected_rounds(trace.alpha[first:last, :, i], k) for i in range(len(trace.drafters))]
+        for first, last in itertools.pairwise(trace.offsets)
+    ]
+    np.testing.assert_allclose(hl.oracles.expected_fixed_rounds(trace, k=k).rounds, brute, rtol=1e-9)
+    np.testing.assert_allclose(hl.oracles.informed_rounds(trace, k=k), informed_rounds(trace, k), rtol=1e-9)
+    coins = coins_of(trace, 3)
+    assert hl.oracles.clairvoyant_rounds(trace, k=k, seed=3).tolist() == fewest_rounds(trace, coins, k)
+
+
+def test_depth_decides_the_oracles():
+    """With the acceptance of the first draft at every depth each oracle gives another answer."""
+    trace = mixed_trace(np.random.default_rng(3))
+    alpha = np.repeat(trace.alpha[:, :1], trace.k, axis=1)
+    flat = hl.Trace.from_arrays(
+        token=trace.token, alpha=alpha, gamma=trace.gamma, offsets=trace.offsets, domains=["x"] * 3,
+        drafters=list(trace.drafters), k=trace.k, depths=[1 if i in trace.flat_columns else 4 for i in range(5)],
+    )  # fmt: skip
+    fixed, other = (hl.oracles.expected_fixed_rounds(each).rounds.sum(0) for each in (trace, flat))
+    assert (np.abs(fixed - other)[trace.deep_columns] > 0.1).all()
+    np.testing.assert_allclose(fixed[trace.flat_columns], other[trace.flat_columns], rtol=1e-12)
+    assert hl.oracles.informed_rounds(trace).sum() > hl.oracles.informed_rounds(flat).sum() + 0.1
+    fewest = [sum(hl.oracles.clairvoyant_rounds(each, seed=s).sum() for s in range(9)) for each in (trace, flat)]
+    assert fewest[0] > fewest[1]
+
+
 def informed_rounds(trace, k):
     """Rounds from every row on, by the outcomes of one round after another; (rows left, coins) in the clear."""
     out = []

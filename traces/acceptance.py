@@ -11,11 +11,11 @@ __all__ = ["alpha_gamma", "deep_alpha_gamma"]
 
 
 def alpha_gamma(target: Dense | OneHot, draft: Law, token: Tensor) -> tuple[Tensor, Tensor]:
-    """Return alpha and gamma, (B,) float32 in [0, 1], of one draft a row.
+    """Return alpha and gamma, (B k,) float32 in [0, 1], of k drafts for each of the target's B rows.
 
     alpha = min(1, q(x) / p(x)) at the path's token x (B,), which p can draw; gamma = sum_v min(p(v), q(v)). A draft
-    that proposes nothing (`OneHot` token -1) has both 0. Source: Leviathan, Kalman, Matias 2023, "Fast inference from
-    transformers via speculative decoding", section 3.
+    that proposes nothing (`OneHot` token -1) has both 0. The k drafts of row 0 come first, as one law of B k rows.
+    Source: Leviathan, Kalman, Matias 2023, "Fast inference from transformers via speculative decoding", section 3.
 
     >>> from hedgelab.storage.manifest import Processing
     >>> from traces.sampling import process
@@ -24,18 +24,20 @@ def alpha_gamma(target: Dense | OneHot, draft: Law, token: Tensor) -> tuple[Tens
     >>> [round(float(value), 6) for value in alpha_gamma(p, q, torch.tensor([2]))]
     [0.5, 0.9]
     """
+    batch = len(token)
+    k = draft.size // batch
+    each = token.repeat_interleave(k)
     if isinstance(target, OneHot):  # p is certain: both are the draft's probability of that token
-        certain = draft.at(target.token)
+        certain = draft.at(target.token.repeat_interleave(k))
         return certain, certain
     if isinstance(draft, OneHot):
-        proposed = draft.token >= 0
-        gamma = torch.where(proposed, target.at(draft.token.clamp(min=0)), 0.0)
-        return (draft.token == token).float(), gamma
+        chance = target.probs.gather(1, draft.token.clamp(min=0).view(batch, k)).flatten()
+        return (draft.token == each).float(), torch.where(draft.token >= 0, chance, 0.0)
     of_target = target.probs if isinstance(draft, Dense) else target.probs.index_select(1, draft.ids)
     # over the target's own row sum, so that equal laws give exactly 1 although float32 sums miss it by an ulp
-    gamma = torch.minimum(of_target, draft.probs).sum(-1) / target.total
-    alpha = draft.at(token) / target.at(token)
-    return alpha.clamp(max=1), gamma.clamp(max=1)
+    gamma = torch.minimum(of_target[:, None], draft.probs.unflatten(0, (batch, k))).sum(-1) / target.total[:, None]
+    alpha = draft.at(each) / target.at(token).repeat_interleave(k)
+    return alpha.clamp(max=1), gamma.flatten().clamp(max=1)
 
 
 def deep_alpha_gamma(target: Dense | OneHot, drafts: Tensor, alive: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:

@@ -477,18 +477,17 @@ class _Batch:
             for depth in range(begun):
                 self._sound(values[:, depth], drafter.name, f"row {t}, depth {depth}")
         with self.clock.time(f"processing: {drafter.name}"):
-            each = [process(values[:, depth], drafter.processing, found.ids, found.index) for depth in range(begun)]
-            self._put("confidence", t, top_probability(values[:, 0], each[0]), i)
+            each = process(values.flatten(0, 1), drafter.processing, found.ids, found.index)  # all depths in one pass
+            first = each.rows(slice(None, None, begun))
+            self._put("confidence", t, top_probability(values[:, 0], first), i)
             self._put("proposed", t, torch.full_like(token, self.config.k), column)
-            certain = [one.token for one in each if isinstance(one, OneHot)]
-            if certain:  # a round goes on only while its drafts are the text, as with any certain drafts
-                here = F.pad(torch.stack(certain, 1), (0, self.config.k - begun), value=-1).cpu()
+            if isinstance(each, OneHot):  # a round goes on only while its drafts are the text, as with any certain ones
+                here = F.pad(each.token.view(-1, begun), (0, self.config.k - begun), value=-1).cpu()
                 self._deep_certain(t, column, here, law, token.cpu())
             else:
-                alpha, gamma = zip(*(alpha_gamma(law, one, token) for one in each), strict=True)
-                for name, scores in (("alpha_deep", alpha), ("gamma_deep", gamma)):
-                    self.columns[name][self.active, t, :begun, column] = torch.stack(scores, 1).cpu().numpy()
-        return each[0]
+                for name, scores in zip(("alpha_deep", "gamma_deep"), alpha_gamma(law, each, token), strict=True):
+                    self.columns[name][self.active, t, :begun, column] = scores.view(-1, begun).cpu().numpy()
+        return first
 
     def _deep_drafts(
         self, t: int, column: int, i: int, drafts: Tensor, match: Tensor, law: Dense | OneHot, token: Tensor

@@ -39,11 +39,16 @@ class Dense:
     probs: Tensor
     total: Tensor
 
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.probs)
+
     def at(self, token: Tensor) -> Tensor:
         """Return the probability (B,) of one id a row."""
         return self.probs.gather(1, token[:, None])[:, 0]
 
-    def rows(self, keep: Tensor) -> Dense:
+    def rows(self, keep: Tensor | slice) -> Dense:
         """Return the law of some rows."""
         return Dense(self.probs[keep], self.total[keep])
 
@@ -56,12 +61,17 @@ class Reduced:
     ids: Tensor
     index: Tensor
 
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.probs)
+
     def at(self, token: Tensor) -> Tensor:
         """Return the probability (B,) of one id a row."""
         column = self.index[token]
         return torch.where(column >= 0, self.probs.gather(1, column.clamp(min=0)[:, None])[:, 0], 0.0)
 
-    def rows(self, keep: Tensor) -> Reduced:
+    def rows(self, keep: Tensor | slice) -> Reduced:
         """Return the law of some rows."""
         return Reduced(self.probs[keep], self.ids, self.index)
 
@@ -72,11 +82,16 @@ class OneHot:
 
     token: Tensor
 
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(self.token)
+
     def at(self, token: Tensor) -> Tensor:
         """Return the probability (B,) of one id a row."""
         return (self.token == token).float()
 
-    def rows(self, keep: Tensor) -> OneHot:
+    def rows(self, keep: Tensor | slice) -> OneHot:
         """Return the law of some rows."""
         return OneHot(self.token[keep])
 
