@@ -39,7 +39,7 @@ from traces.targets import Target, load_target
 
 __all__ = ["measure"]
 
-_CONFIG = Path(__file__).parent.parent / "traces" / "configs" / "t06.yaml"
+_CONFIG = Path(__file__).parent.parent / "traces" / "configs" / "ready.yaml"
 
 
 class _Bare:

@@ -180,6 +180,9 @@ class NaiveHead:
         self.kind, self.taps, self.target = kind, taps, target
         tensors = load_file(folder / "head.safetensors")
         self.w = {name.removeprefix("weights."): value.astype(np.float64) for name, value in tensors.items()}
+        for name, scale in tensors.items():  # of matrices in int8
+            if name.startswith("scale."):
+                self.w[name.removeprefix("scale.")] *= scale[:, None].astype(np.float64)
         self.ids = tensors["vocabulary"].astype(int)
         model, config = target.model, target.model.config
         self.embedding = model.model.embed_tokens.weight.double().numpy()

@@ -25,7 +25,7 @@ GREEDY = {"temperature": 0.0}
 K = 5
 NEAR = 1e-3
 REAL = "smollm2-135m"
-POOL = Path(__file__).parent.parent / "traces" / "data" / "pool"
+POOL = Path(__file__).parent.parent / "traces" / "data" / "pool" / "heads"
 TRAINED = sorted(file.parent for file in POOL.glob("*/head.safetensors"))
 LOOKUP = {"name": "lookup", "kind": "lookup", "processing": GREEDY, "options": {"longest": 3, "shortest": 1}}
 
