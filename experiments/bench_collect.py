@@ -137,7 +137,7 @@ def measure(config_file: Path = _CONFIG, steps: int = 64, alone: int = 4, domain
         batch.row(t)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     read = batch.filled - 1  # the latest token is read by the next step
-    others = {
+    others: dict[str, _Bare | _Products] = {
         "bare": _Bare(batch, build_drafters(config, target), read),
         "products": _Products(batch, build_drafters(config, target), read),
     }

@@ -121,7 +121,7 @@ def test_all_oracles_where_acceptance_depends_on_depth(world, k):
 
 def test_depth_decides_the_oracles():
     """With the acceptance of the first draft at every depth each oracle gives another answer."""
-    trace = mixed_trace(np.random.default_rng(3))
+    trace = mixed_trace(np.random.default_rng(4))
     alpha = np.repeat(trace.alpha[:, :1], trace.k, axis=1)
     flat = hl.Trace.from_arrays(
         token=trace.token, alpha=alpha, gamma=trace.gamma, offsets=trace.offsets, domains=["x"] * 3,
