@@ -10,7 +10,7 @@ from hedgelab.storage.checking import check_trace
 from traces.card import card
 
 DATA = Path(hl.__file__).parent / "data"
-NAMES = ("t06", "greedy", "logits")
+NAMES = ("t06", "greedy", "t10", "logits")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -23,22 +23,21 @@ def test_nothing_is_wrong_with_it(name):
 
 
 def test_size():
-    assert sum(file.stat().st_size for file in DATA.rglob("*") if file.is_file()) < 15e6
+    assert sum(file.stat().st_size for file in DATA.rglob("*") if file.is_file()) < 20e6
 
 
-@pytest.mark.parametrize("name", ["t06", "greedy"])
-def test_as_large_as_promised(name):
+@pytest.mark.parametrize(("name", "prompts"), [("t06", 20), ("greedy", 20), ("t10", 10)])
+def test_as_large_as_promised(name, prompts):
     trace = hl.sample_trace(name)
     domains, counts = np.unique(trace.domains, return_counts=True)
     assert len(domains) == 7
-    assert counts.min() >= 20
+    assert counts.min() == counts.max() == prompts
     assert len(np.unique(trace.prompt_ids)) == trace.sequences  # one text a prompt
     lengths = np.diff(trace.offsets)
     # at least 128 tokens, unless the text ended or began to loop
     assert (lengths[trace.stop == "length"] >= 128).all()
     assert set(trace.stop) <= {"length", "eos", "loop"}
-    cuts = sum(shard.cuts for shard in trace.manifest.shards)
-    assert cuts == (trace.stop == "loop").sum()
+    assert sum(shard.cuts for shard in trace.manifest.shards) == (trace.stop == "loop").sum()
 
 
 def test_training_and_held_out_prompts_are_apart():
@@ -48,15 +47,20 @@ def test_training_and_held_out_prompts_are_apart():
 
 
 def test_what_the_manifest_says():
-    t06, greedy = hl.sample_trace("t06").manifest, hl.sample_trace("greedy").manifest
+    t06, greedy, t10 = (hl.sample_trace(name).manifest for name in ("t06", "greedy", "t10"))
     assert (t06.path, greedy.path) == ("own_sample", "greedy")
     assert t06.target.sha256.startswith("b179c952")
     assert t06.target.sha256.endswith("10db53")
-    assert (t06.target_processing.temperature, greedy.target_processing.temperature) == (0.6, 0.0)
+    assert [trace.target_processing.temperature for trace in (t06, greedy, t10)] == [0.6, 0.0, 1.0]
     # case B3: the drafters' own temperatures are recorded, not inferred
     assert {d.processing.temperature for d in t06.drafters if d.kind != "lookup"} == {0.6}
     assert {d.processing.temperature for d in greedy.drafters} == {0.0}
-    assert {d.kind for d in t06.drafters} == {"lookup", "ngram", "exit"}
+    assert {d.kind for d in t06.drafters} == {"lookup", "ngram", "exit", "head", "truncated"}
+    assert [d.name for d in t06.drafters] == [d.name for d in greedy.drafters] == [d.name for d in t10.drafters]
+    assert len(t06.drafters) >= 18
+    specialists = [tuple(d.details["domains"]) for d in t06.drafters if len(d.details.get("domains", ())) == 1]
+    assert all(specialists.count((domain,)) >= 2 for domain in t06.domains)
+    assert sum(len(d.details.get("domains", ())) == 7 for d in t06.drafters) >= 2  # generalists
 
 
 def reached(trace, depth, i):
@@ -72,7 +76,7 @@ def reached(trace, depth, i):
     return rows
 
 
-@pytest.mark.parametrize("name", ["t06", "logits"])
+@pytest.mark.parametrize("name", ["t06", "t10", "logits"])
 def test_alpha_has_mean_gamma(name):
     # E_p alpha = gamma at every row and depth: within 4 standard errors, clustered by text. False alarm (of the
     # recording: this test is deterministic) 6.3e-5 a cell where sums over texts are normal, 7e-4 at most where they are

@@ -101,7 +101,7 @@ def test_errors_are_one_line(arguments, words):
 
 
 def test_replay_of_several_learners(tmp_path):
-    hl.sample_trace("t06").select(range(0, 168, 24)).save(tmp_path / "few")
+    hl.sample_trace("t06").few_prompts(1).save(tmp_path / "few")
     command = ["replay", str(tmp_path / "few"), "--learner", "hedge", "--learner", "metasd-onpath", "--json"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
