@@ -184,7 +184,7 @@ def test_every_problem_of_a_configuration_is_reported(tmp_path):
             {
                 **DOCUMENT, "domains": ["math", "cooking"], "traces": ["nowhere.yaml"],
                 "texts": {"a": {"processing": {"temperature": -1}}, "b": []},
-                "heads": [{**HEAD, "name": "x", "temperature": 0.9, "taps": []}, {**HEAD, "name": "x"}],
+                "heads": [{**HEAD, "name": "x", "temperature": 0.9, "taps": []}, *[{**HEAD, "name": "y"}] * 2],
             },
             tmp_path,
         )  # fmt: skip
@@ -194,11 +194,16 @@ def test_every_problem_of_a_configuration_is_reported(tmp_path):
         parse_pool_config(
             {
                 **DOCUMENT, "traces": [], "texts": {"a": {"processing": {"temperature": -1}}},
-                "heads": [{**HEAD, "name": "x", "temperature": 0.9, "taps": []}, {**HEAD, "name": "x"}],
+                "heads": [{**HEAD, "name": "x", "temperature": 0.9, "taps": []}, *[{**HEAD, "name": "y"}] * 2],
             },
             tmp_path,
         )  # fmt: skip
-    for words in ("config.texts.a-math.processing.temperature", "'x' is used twice", "config.heads.x"):
+    for words in (
+        "config.texts.a-math.processing.temperature",
+        "'y' is used twice",
+        "config.heads.x.taps",
+        "config.heads.x.temperature",
+    ):
         assert words in str(caught.value)
     result = CliRunner().invoke(app, ["pool", str(tmp_path / "none.yaml"), "--out", str(tmp_path / "out")])
     assert result.exit_code == 1
