@@ -619,7 +619,7 @@ def test_every_problem_of_a_configuration_is_reported_at_once():
         assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["train", "greedy", "t06", "logits", "reworded", "spanish", "switching"])
+@pytest.mark.parametrize("name", ["greedy", "t06", "t10", "logits", "switching", "reworded", "spanish", "ready"])
 def test_shipped_configurations_are_valid(name):
     from traces.config import load_config
 
