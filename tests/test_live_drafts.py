@@ -26,7 +26,7 @@ K = 5
 NEAR = 1e-3
 REAL = "smollm2-135m"
 POOL = Path(__file__).parent.parent / "traces" / "data" / "pool" / "heads"
-TRAINED = [POOL / name for name in ("eagle-sql", "truncated-sql")]  # one of each kind: a minute for the two
+TRAINED = [POOL / name for name in ("eagle-sql", "truncated-python")]  # one of each kind: a minute for the two
 LOOKUP = {"name": "lookup", "kind": "lookup", "processing": GREEDY, "options": {"longest": 3, "shortest": 1}}
 
 
