@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,6 +149,32 @@ def test_a_step_that_fails_is_named_and_the_others_stay(home, tmp_path, monkeypa
     assert len(found) == 7
     assert "heads/eagle-all" in ran
     assert not any(title.startswith("texts/") for title in ran)
+
+
+@pytest.mark.parametrize("change", ["head", "texts", "more texts", "trace"])
+def test_a_pool_of_another_configuration_is_not_taken_for_this_one(home, made, tmp_path, change):
+    document = json.loads(json.dumps(DOCUMENT))
+    folder = home
+    if change == "head":
+        document["heads"][1]["learning_rate"] = 0.01
+    elif change == "texts":
+        document["texts"]["hot"]["processing"]["temperature"] = 1.4
+    elif change == "more texts":
+        document["texts"]["more"] = {"prompts": {"count": 1}, "processing": {"temperature": 0.7}, "max_new_tokens": 5}
+    else:
+        folder = tmp_path
+        shutil.copytree(home / "target", tmp_path / "target")
+        (tmp_path / "drafters.yaml").write_text(yaml.safe_dump(DRAFTERS[:2]))
+        (tmp_path / "small.yaml").write_text(yaml.safe_dump(TRACE))
+    shutil.copytree(made, tmp_path / "pool")
+    threads = torch.get_num_threads()
+    config = parse_pool_config(document, folder)
+    with (
+        ThreadPoolExecutor(1) as executor,
+        pytest.raises(ConfigError, match="another configuration or from other texts"),
+    ):
+        make_pool(config, tmp_path / "pool", traces=True, resume=True, executor=executor)
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(("stored", "error"), [("float16", 1e-3), ("int8", 0.5 / 127)])

@@ -13,6 +13,8 @@ given. What a pool's folder holds:
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import multiprocessing
 import time
@@ -103,7 +105,7 @@ class PoolConfig:
 class Step:
     """One step. kind : texts, heads or traces. out : its folder. keep : hidden states to keep of training texts.
 
-    folder : of the pool's configuration, where a target may be
+    folder : of the pool's configuration, where a target may be. source : sha256 of the texts that it learns from
     """
 
     name: str
@@ -114,6 +116,14 @@ class Step:
     device: str
     dtype: str
     keep: KeepStates | None = None
+    source: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """What decides the step's result, as a sha256."""
+        kept = None if self.keep is None else [self.keep.taps, self.keep.temperature]
+        facts = [self.kind, self.document, self.device, self.dtype, kept, self.source]
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property
     def title(self) -> str:
@@ -211,8 +221,10 @@ def make_pool(
     try:
         _run(texts, executor, config.workers, report)
         merged = out / f"{TEXTS}.safetensors"
-        if not merged.exists():
-            Texts.join([Texts.load(step.out) for step in texts]).save(merged)
+        joined = Texts.join([Texts.load(step.out) for step in texts])
+        if not (merged.exists() and Texts.load(merged).same(joined)):  # two savings can differ in their headers' order
+            joined.save(merged)
+        heads = [dataclasses.replace(step, source=joined.sha256) for step in heads]
         _run(heads, executor, config.workers, report)
         _run(last, executor, config.workers, report)
     finally:
@@ -254,14 +266,18 @@ class _Report:
         self.found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
 
     def has(self, step: Step) -> bool:
-        """Return whether a step was finished by an earlier run, and count it if so."""
-        finished = step.title in self.found and step.finished
-        self._done += finished
-        return finished
+        """Return whether a step was finished by an earlier run, and count it if so; ConfigError if it was another."""
+        if not (step.title in self.found and step.finished):
+            return False
+        if self.found[step.title].get("fingerprint") != step.fingerprint:
+            raise ConfigError(f"{step.out}: was made with another configuration or from other texts; use a new folder")
+        self._done += 1
+        return True
 
     def add(self, step: Step, result: dict[str, Any], running: Sequence[str]) -> None:
         """Note a step that has just ended."""
-        self.found[step.title] = {name: round(v, 1) if isinstance(v, float) else v for name, v in result.items()}
+        rounded = {name: round(v, 1) if isinstance(v, float) else v for name, v in result.items()}
+        self.found[step.title] = {**rounded, "fingerprint": step.fingerprint}
         write_atomically(self._file, json.dumps(self.found, indent=1).encode())
         self._done += 1
         self.show(running, f"{step.title}: {result['note']} ({result['seconds']:.0f} s)")

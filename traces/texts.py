@@ -71,6 +71,14 @@ class Texts:
         file.write_bytes(data)
         return len(data)
 
+    def same(self, other: Texts) -> bool:
+        """Return whether two hold the same texts, wherever they came from."""
+        names = ("token", "offsets", "begin", "domain")
+        facts = ("domains", "vocabulary", "tokenizer_sha256", "target")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names) and all(
+            getattr(self, name) == getattr(other, name) for name in facts
+        )
+
     def own(self) -> NDArray[np.bool_]:
         """Return which tokens the target wrote itself."""
         mask = np.zeros(len(self.token), bool)
