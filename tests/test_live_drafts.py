@@ -180,6 +180,6 @@ def assert_real_lengths_are_live(tmp_path, folder):
         kind = {"eagle": "head", "truncated": "truncated"}[card.kind]
         drafters.append({"name": "trained", "kind": kind, "options": {"checkpoint": str(folder.resolve())}})
         heads["trained"] = NaiveHead(folder, target, card.kind, card.taps)
-    config = config_of(tmp_path, GREEDY, GREEDY, drafters=drafters, max_new_tokens=14, k=K)
+    config = config_of(tmp_path, GREEDY, GREEDY, drafters=drafters, max_new_tokens=9, k=K)
     collect(dataclasses.replace(config, target=REAL), {}, tmp_path / "t")
     assert_lengths_are_live(open_trace(tmp_path / "t"), target, heads)
