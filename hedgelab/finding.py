@@ -157,16 +157,19 @@ class Finding:
         by_family = self.by_family if len(self.families) > 1 else ()
         rows: list[list[str | Cell]] = []
         for verdict in (*self.overall, *by_family):
-            if verdict.shown is not None:
-                duel = verdict.shown
+            if verdict.shown is None:
+                continue
+            answer = Cell(verdict.answer, verdict.answer == "yes")
+            others = [] if verdict.scope == ALL else [duel for duel in verdict.duels if duel != verdict.shown]
+            for duel in (verdict.shown, *others):
                 pair = f"{duel.specialist} - {duel.generalist}"
-                answer = Cell(verdict.answer, verdict.answer == "yes")
-                rows.append([verdict.domain, verdict.scope, answer, pair, cell(duel.difference)])
+                first = duel == verdict.shown
+                rows.append([verdict.domain, verdict.scope, answer if first else "", pair, cell(duel.difference)])
         title = (
-            "MAT of the best home specialist minus that of its hardest generalist, paired, with 95% intervals; the "
-            "answer corrects for several specialists or generalists"
+            "MAT of the best home specialist minus that of its hardest generalist, within families of each generalist, "
+            "paired, with 95% intervals; the answer corrects for several specialists or generalists"
         )
-        header = ["domain", "among", "specialist wins", "closest pair", "difference of MAT"]
+        header = ["domain", "among", "specialist wins", "pair", "difference of MAT"]
         return Sheet(title, header, rows, left=4)
 
     def _travels(self) -> Sheet:

@@ -187,7 +187,7 @@ def pool(
     from traces.collect import CollectError
     from traces.config import ConfigError
     from traces.heads import HeadError
-    from traces.pool import load_pool_config, make_pool
+    from traces.pool import PoolError, load_pool_config, make_pool
     from traces.prompts import PromptError
     from traces.states import StatesError
     from traces.targets import TargetError
@@ -196,7 +196,17 @@ def pool(
     console = Console(stderr=True)
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps")]
     columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
-    known = (ConfigError, TargetError, HeadError, TextsError, StatesError, TraceError, CollectError, PromptError)
+    known = (
+        ConfigError,
+        TargetError,
+        HeadError,
+        TextsError,
+        StatesError,
+        TraceError,
+        CollectError,
+        PromptError,
+        PoolError,
+    )
     try:
         settings = load_pool_config(config)
         with Progress(*columns, console=console) as bar:

@@ -93,7 +93,7 @@ def map_hash(ids: Tensor) -> str:
 
 
 def weights_of(head: Head, stored: str = "float32") -> bytes:
-    """Return the content of a head's weights file in one of the precisions `STORED`."""
+    """Return the content of a head's weights file in one of the precisions `STORED`; HeadError if they do not fit."""
     tensors = {_MAP: head.ids.cpu().to(torch.int32)}
     for name, value in head.state_dict().items():
         weight = value.cpu().contiguous()
@@ -102,7 +102,9 @@ def weights_of(head: Head, stored: str = "float32") -> bytes:
             tensors[_SCALE + name] = scale
             tensors[_PREFIX + name] = (weight / scale[:, None]).round().to(torch.int8)
         else:
-            tensors[_PREFIX + name] = weight if stored == "float32" else weight.half()
+            tensors[_PREFIX + name] = weight.half() if stored == "float16" else weight
+            if not bool(torch.isfinite(tensors[_PREFIX + name]).all()):
+                raise HeadError(f"weights {name!r}: do not fit {stored}")
     return save(tensors)
 
 

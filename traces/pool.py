@@ -17,9 +17,12 @@ import dataclasses
 import hashlib
 import json
 import multiprocessing
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,9 +39,13 @@ from traces.states import KeepStates
 from traces.targets import PACKAGED
 from traces.texts import Texts
 
-__all__ = ["PoolConfig", "Step", "load_pool_config", "make_pool", "parse_pool_config"]
+__all__ = ["PoolConfig", "PoolError", "Step", "load_pool_config", "make_pool", "parse_pool_config"]
 
 TEXTS, STATES, HEADS, TRACES, STEPS = "texts", "states", "heads", "traces", "steps.json"
+
+
+class PoolError(RuntimeError):
+    """A pool cannot be finished now; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +139,13 @@ class Step:
 
     @property
     def finished(self) -> bool:
-        """Whether its folder holds what only a step that came this far leaves."""
-        return (self.out / (CARD if self.kind == HEADS else MANIFEST)).exists()
+        """Whether its folder holds a whole head, or a whole recording."""
+        if self.kind == HEADS:
+            return (self.out / CARD).exists()
+        try:
+            return bool(json.loads((self.out / MANIFEST).read_text())["complete"])
+        except (OSError, ValueError, KeyError):
+            return False
 
 
 def load_pool_config(file: Path) -> PoolConfig:
@@ -160,7 +172,19 @@ def parse_pool_config(document: dict[str, Any], folder: Path = Path("."), place:
     problems += [
         f"{place}.domains: {name!r} is none of {', '.join(DOMAINS)}" for name in config.domains if name not in DOMAINS
     ]
-    bad = [f"{place}.texts.{name}: holds no mapping" for name, value in config.texts.items() if type(value) is not dict]
+    if len(set(config.domains)) < len(config.domains) or not config.domains:
+        problems.append(f"{place}.domains: is empty or names one twice")
+    stems = [Path(name).stem for name in config.traces]
+    problems += [f"{place}.traces: two are called {stem!r}" for stem in sorted(set(stems)) if stems.count(stem) > 1]
+    bad = []
+    for name, value in config.texts.items():
+        at = f"{place}.texts.{name}"
+        if not isinstance(value, dict) or not isinstance(value.get("prompts", {}), dict):
+            bad.append(f"{at}: holds no mapping, or one whose prompts are none")
+        elif type(value.get("seed", 0)) is not int:
+            bad.append(f"{at}.seed: is no whole number")
+        elif value.get("prompts", {}).get("split", "train") != "train" or "file" in value.get("prompts", {}):
+            bad.append(f"{at}.prompts: training texts answer the built-in training prompts, no other split and no file")
     bad += [
         f"{place}.heads[{i}]: holds no mapping with a name"
         for i, head in enumerate(config.heads)
@@ -216,7 +240,8 @@ def make_pool(
     heads.sort(key=lambda step: (-_share(step.document), -step.document.get("depth", 1)))
     own = None
     if executor is None:
-        own = executor = ProcessPoolExecutor(config.workers, multiprocessing.get_context("spawn"))
+        context = multiprocessing.get_context("spawn")
+        own = executor = ProcessPoolExecutor(config.workers, context, _begin_worker, (os.getpid(),))
     report = _Report(out / STEPS, len(texts) + len(heads) + len(last), progress)
     try:
         _run(texts, executor, config.workers, report)
@@ -227,10 +252,31 @@ def make_pool(
         heads = [dataclasses.replace(step, source=joined.sha256) for step in heads]
         _run(heads, executor, config.workers, report)
         _run(last, executor, config.workers, report)
+    except BrokenExecutor as error:
+        raise PoolError(
+            f"{out}: a worker process was ended from outside (for want of memory?); --resume goes on, and fewer "
+            "`workers` need less memory"
+        ) from error
+    except BaseException:
+        for child in multiprocessing.active_children() if own else ():  # an interrupt: every step can go on later
+            child.terminate()
+        raise
     finally:
         if own:
             own.shutdown(cancel_futures=True)
     return report.found
+
+
+def _begin_worker(parent: int) -> None:
+    """Leave Ctrl-C to the parent, and end when it is gone."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def run_step(step: Step) -> dict[str, Any]:
@@ -263,7 +309,10 @@ class _Report:
     def __init__(self, file: Path, total: int, progress: Callable[[Sequence[str], int, int, str], None]) -> None:
         self._file, self._total, self._progress = file, total, progress
         self._done = 0
-        self.found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        try:
+            self.found: dict[str, Any] = json.loads(file.read_text())
+        except (OSError, ValueError):
+            self.found = {}  # every step looks at its folder itself
 
     def has(self, step: Step) -> bool:
         """Return whether a step was finished by an earlier run, and count it if so; ConfigError if it was another."""
@@ -301,6 +350,8 @@ def _run(steps: Sequence[Step], executor: Executor, workers: int, report: _Repor
             step = running.pop(future)
             try:
                 report.add(step, future.result(), [other.title for other in running.values()])
+            except BrokenExecutor:
+                raise
             except Exception as error:  # the others shall end first: what they did is kept
                 error.add_note(f"in step {step.title}")
                 failure = failure or error

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgelab.storage.shards import write_atomically
+
 __all__ = ["Texts", "TextsError"]
 
 _FORMAT = "hedgelab texts 1"
@@ -68,7 +70,7 @@ class Texts:
         }
         about = {name: getattr(self, name) for name in ("domains", "vocabulary", "tokenizer_sha256", "target")}
         data = save(arrays, metadata={"format": _FORMAT, "about": json.dumps({**about, "trace": self.sha256})})
-        file.write_bytes(data)
+        write_atomically(file, data)
         return len(data)
 
     def same(self, other: Texts) -> bool:

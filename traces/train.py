@@ -548,7 +548,7 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _fingerprint(config: TrainConfig, target: Target, sources: Sequence[Texts]) -> str:
-    settings = to_document(dataclasses.replace(config, folder="", memory=0.0, save_every=1))
+    settings = to_document(dataclasses.replace(config, folder="", target="", memory=0.0, save_every=1))
     model = [target.info.sha256, target.info.dtype, target.config_sha256, target.device.type]
     facts = [settings, model, [texts.sha256 for texts in sources]]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
