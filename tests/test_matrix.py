@@ -382,9 +382,9 @@ def test_domains_without_texts():
 
 def test_draft_lengths():
     deep = hl.sample_trace("t06")
-    assert hl.acceptance_matrix(deep.select([0, 30]), 8).k == 8
-    with pytest.raises(ValueError, match="at most 8, the depth recorded for lookup"):
-        hl.acceptance_matrix(deep, 9)
+    assert hl.acceptance_matrix(deep.select([0, 30]), 6).k == 6
+    with pytest.raises(ValueError, match="at most 6, the depth recorded for lookup"):
+        hl.acceptance_matrix(deep, 7)
     with pytest.raises(ValueError, match="k must be"):
         hl.acceptance_matrix(deep, 0)
     short = planted(0.7, 0.1, 0.4, k=3, sequences=2)
