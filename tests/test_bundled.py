@@ -116,8 +116,8 @@ def test_gamma_from_truncated_logits_is_an_interval_that_holds_it():
             continue
         low, high = hl.acceptance.gamma_interval(log_p, log_q[:, i], tail_p, tail_q[:, i])
         exact = trace.gamma[rows, 0, i]
-        assert (low <= exact).all(), drafter.name
-        assert (exact <= high).all(), drafter.name
+        assert (low - 7.7e-6 <= exact).all(), drafter.name  # gamma is stored in fixed16
+        assert (exact <= high + 7.7e-6).all(), drafter.name
         assert (high - low).mean() < 0.25  # and it is of use
     one_hot = [i for i, drafter in enumerate(trace.manifest.drafters) if drafter.rule == "one_hot"]
     assert one_hot

@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from hedgelab.storage.shards import write_atomically
+from hedgelab.storage.shards import with_sorted_metadata, write_atomically
 from traces.targets import Target
 
 __all__ = ["KeepStates", "StateWriter", "States", "StatesError", "text_hash"]
@@ -107,7 +107,7 @@ class StateWriter:
         about = json.dumps(_about(self._target, self._keep.temperature))
         self._keep.folder.mkdir(parents=True, exist_ok=True)
         file = self._keep.folder / _NAME.format(self._shard)
-        write_atomically(file, save(tensors, metadata={"format": _FORMAT, "about": about}))
+        write_atomically(file, with_sorted_metadata(save(tensors, metadata={"format": _FORMAT, "about": about})))
 
     def _totals(self, logits: Tensor) -> Tensor:
         return (logits.float() / self._keep.temperature).logsumexp(-1).cpu()

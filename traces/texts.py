@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgelab.storage.shards import write_atomically
+from hedgelab.storage.shards import with_sorted_metadata, write_atomically
 
 __all__ = ["Texts", "TextsError"]
 
@@ -69,17 +69,10 @@ class Texts:
             "domain": self.domain.astype(np.uint16),
         }
         about = {name: getattr(self, name) for name in ("domains", "vocabulary", "tokenizer_sha256", "target")}
-        data = save(arrays, metadata={"format": _FORMAT, "about": json.dumps({**about, "trace": self.sha256})})
+        metadata = {"format": _FORMAT, "about": json.dumps({**about, "trace": self.sha256})}
+        data = with_sorted_metadata(save(arrays, metadata=metadata))
         write_atomically(file, data)
         return len(data)
-
-    def same(self, other: Texts) -> bool:
-        """Return whether two hold the same texts, wherever they came from."""
-        names = ("token", "offsets", "begin", "domain")
-        facts = ("domains", "vocabulary", "tokenizer_sha256", "target")
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names) and all(
-            getattr(self, name) == getattr(other, name) for name in facts
-        )
 
     def own(self) -> NDArray[np.bool_]:
         """Return which tokens the target wrote itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import mmap
 import os
@@ -19,7 +20,16 @@ from hedgelab.storage.errors import TraceError
 from hedgelab.storage.manifest import Manifest, Shard
 from hedgelab.storage.typed_json import load_strict
 
-__all__ = ["digest_of", "expected_columns", "open_shard", "parse_header", "read_file", "sizes_of", "write_atomically"]
+__all__ = [
+    "digest_of",
+    "expected_columns",
+    "open_shard",
+    "parse_header",
+    "read_file",
+    "sizes_of",
+    "with_sorted_metadata",
+    "write_atomically",
+]
 
 _DTYPES = {"F32": "<f4", "I64": "<i8", "I32": "<i4", "I16": "<i2", "U16": "<u2", "U8": "|u1"}
 _MAX_HEADER = 100_000_000  # as in the safetensors library
@@ -198,6 +208,16 @@ def digest_of(path: Path) -> str:
 
 def _why(error: Exception) -> str:
     return "is missing" if isinstance(error, FileNotFoundError) else f"can't be read: {error}"
+
+
+def with_sorted_metadata(data: bytes) -> bytes:
+    """Return a safetensors file's content with its metadata in order: the library writes them in any order."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
