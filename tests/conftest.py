@@ -1,5 +1,10 @@
 """Settings that all tests share."""
 
+import os
+
+# one thread a process, before torch is loaded: workers that share cores would wait for each other's threads, spinning
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from hypothesis import settings
 
 from tests.sizes import few

@@ -76,7 +76,7 @@ def test_demo_takes_six_cpu_seconds_when_warm(tmp_path):
 
 
 def test_recording_costs_little_more_than_its_forward_passes():
-    # the real target, 24 texts, 9 drafters of the committed pool, against the strictest count: the target's step and matrix products
+    # the real target, 24 texts, the committed pool, against the strictest count: the target's step and matrix products
     for attempt in range(TRIES):
         command = [sys.executable, "-m", "experiments.bench_collect", "--steps", "8"]
         done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
