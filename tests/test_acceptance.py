@@ -339,7 +339,8 @@ def test_intervals_hold_what_was_recorded_on_the_full_vocabulary():
         )
         for (low, high), values in ((alpha, trace.alpha), (gamma, trace.gamma)):
             exact = values[rows[known], 0, i]
-            assert ((low <= exact) & (exact <= high)).all(), drafter.name
+            stored = 7.7e-6  # the rounding of fixed16
+            assert ((low - stored <= exact) & (exact <= high + stored)).all(), drafter.name
         assert (alpha[1] - alpha[0] < 1e-4)[~outside[known]].all()
 
 

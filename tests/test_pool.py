@@ -111,7 +111,11 @@ def test_interrupted_and_resumed_it_is_the_same(home, made):
     command = [sys.executable, "-m", "traces", "pool", str(home / "pool.yaml"), "--out", str(out), "--traces"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=env, start_new_session=True, text=True, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, env=env, start_new_session=True, text=True, stderr=subprocess.PIPE,
+        # whoever runs the tests in the background may have it ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:  # fmt: skip
         deadline = time.monotonic() + 600
         while not list(out.glob("texts/*/manifest.json")) and time.monotonic() < deadline:
             assert process.poll() is None
