@@ -16,10 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hedgelab.sheets import Sheet
+
 if TYPE_CHECKING:
     from hedgelab.comparison import Advance, Comparison
     from hedgelab.contract import Learner
-    from hedgelab.sheets import Sheet
     from hedgelab.trace import Trace
 
 app = typer.Typer(
@@ -180,39 +181,24 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
         f"{trace.rows} tokens, "
         f"{len(trace.drafters)} drafters; {settings}"
     )
-    pooled = Table(title=f"{POOLED}, 95% intervals over prompts", title_justify="left")
-    for heading in (
-        "policy",
-        "feedback",
-        "MAT (tokens / rounds)",
-        "MAT (mean of prompts)",
-        "rounds",
-        "regret in rounds",
-    ):
-        pooled.add_column(heading, justify="left" if heading in ("policy", "feedback") else "right")
+    rows = []
     for policy in comparison.policies:
         numbers = summary[POOLED][policy.name]
         name = f"{policy.name}: {comparison.best_fixed}" if policy.name == "best fixed drafter" else policy.name
-        pooled.add_row(
-            _escaped(name),
-            policy.feedback if policy.kind == "learner" else "oracle",
-            _escaped(cell(numbers["mat"])),
-            _escaped(cell(numbers["mat_mean_of_requests"])),
-            _escaped(cell(numbers["rounds"], 0)),
-            _escaped(cell(numbers["regret_rounds"], 0)),
-        )
-    console.print(pooled)
+        shown = [cell(numbers["mat"]), cell(numbers["mat_mean_of_requests"])]
+        shown += [cell(numbers["rounds"], 0), cell(numbers["regret_rounds"], 0)]
+        rows.append([name, policy.feedback if policy.kind == "learner" else "oracle", *shown])
+    header = ["policy", "feedback", "MAT (tokens / rounds)", "MAT (mean of prompts)", "rounds", "regret in rounds"]
+    _print_sheet(Sheet(f"{POOLED}, 95% intervals over prompts", header, rows, left=2), console)
     for policy in comparison.policies if caveats else ():
         for note in policy.caveats:
             console.print(f"{_escaped(policy.name)}: {_escaped(note)}", soft_wrap=True)
-    by_domain = Table(title="MAT (tokens / rounds) by domain, ± half of the 95% interval", title_justify="left")
-    by_domain.add_column("policy")
-    for domain in comparison.domains:
-        by_domain.add_column(domain, justify="right")
-    for policy in comparison.policies:
-        intervals = [summary[domain][policy.name]["mat"] for domain in comparison.domains]
-        by_domain.add_row(_escaped(policy.name), *(half_width(interval) for interval in intervals))
-    console.print(by_domain)
+    rows = [
+        [policy.name, *(half_width(summary[domain][policy.name]["mat"]) for domain in comparison.domains)]
+        for policy in comparison.policies
+    ]
+    title = "MAT (tokens / rounds) by domain, ± half of the 95% interval"
+    _print_sheet(Sheet(title, ["policy", *comparison.domains], rows), console)
 
 
 @app.command()

@@ -84,19 +84,15 @@ class Comparison:
             # a bootstrap over one prompt in a domain has no spread to show
             return interval if prompts > 1 else Interval(interval.estimate, math.nan, math.nan)
 
-        def inside(domain: str) -> tuple[str, ...]:
-            return self.domains if domain == POOLED else (domain,)
-
         table: dict[str, dict[str, dict[str, Any]]] = {}
         for domain in (*self.domains, POOLED):
             here = np.full(self.trace.sequences, True) if domain == POOLED else self.trace.domains == domain
             tokens = self.tokens[here]
-            counts = bootstrap_counts(
-                self.trace.prompt_ids[here], strata=self.trace.domains[here], resamples=RESAMPLES, seed=0
-            )
-            prompts = min(
-                len(set(self.trace.prompt_ids[here & (self.trace.domains == name)])) for name in inside(domain)
-            )
+            # a conversation is drawn as a whole: over all domains it belongs to that of its first turn
+            strata = self.trace.home_domains[here] if domain == POOLED else self.trace.domains[here]
+            clusters = self.trace.conversations[here]
+            counts = bootstrap_counts(clusters, strata=strata, resamples=RESAMPLES, seed=0)
+            prompts = min(len(set(clusters[strata == name])) for name in np.unique(strata))
             table[domain] = {}
             for policy in self.policies:
                 rounds = policy.rounds[here]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgelab.figure import STYLE, plain_text
-from hedgelab.matrix import OF, AcceptanceMatrix
+from hedgelab.matrix import AcceptanceMatrix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,8 +106,7 @@ def draw_matrix(matrix: AcceptanceMatrix, path: Path, of: str = "mat") -> None:
         _cells(axes, matrix, of, heights, shaded)
         _labels(axes, matrix, heights)
         top = 1 - 0.2 / size[1]
-        drafts = f" of each drafter alone, k = {matrix.k}" if of == "mat" else ""
-        title = f"{plain_text(matrix.trace)}: {OF[of]}{drafts}"
+        title = f"{plain_text(matrix.trace)}: {matrix.subject(of)}"
         figure.text(0.08 / size[0], top, title, fontsize=9, va="center")
         note = "± half of the 95% interval over prompts; outlined: a specialist at home; triangle: best of its domain"
         figure.text(0.08 / size[0], 0.1 / size[1], note, fontsize=7, va="bottom", color="#444444")

@@ -155,6 +155,33 @@ class Trace:
             self.validate_values()  # says where
             raise
 
+    @functools.cached_property
+    def conversations(self) -> NDArray[np.str_]:
+        """(S,) what is one observation for statistics: the prompt's name, of a later turn that of its conversation.
+
+        A text whose prompt begins with the prompt and the answer of the text recorded before it (the sequence_id one
+        lower) goes on with that conversation.
+        """
+        names = self.prompt_ids.tolist()
+        place = {int(name): s for s, name in enumerate(self.sequence_id)}
+        for s in np.argsort(self.sequence_id, kind="stable").tolist():
+            before = place.get(int(self.sequence_id[s]) - 1)
+            if before is None:
+                continue
+            rows = self.token[self.offsets[before] : self.offsets[before + 1]]
+            said = np.concatenate([self.prompt_tokens(before), self.first_token[before : before + 1], rows])
+            if np.array_equal(self.prompt_tokens(s)[: len(said)], said):
+                names[s] = names[before]
+        return frozen(np.array(names, str))
+
+    @functools.cached_property
+    def home_domains(self) -> NDArray[np.str_]:
+        """(S,) domain in which each text's conversation began; that of the text itself unless it is a later turn."""
+        later = self.conversations != self.prompt_ids
+        first = dict(zip(self.prompt_ids[~later].tolist(), self.domains[~later].tolist(), strict=True))
+        pairs = zip(self.conversations.tolist(), self.domains.tolist(), later.tolist(), strict=True)
+        return frozen(np.array([first[name] if is_later else own for name, own, is_later in pairs], str))
+
     def prompt_tokens(self, sequence: int) -> NDArray[np.int32]:
         """Return the token ids of a sequence's prompt, (P,). IndexError outside 0 to S-1."""
         if not 0 <= sequence < self.sequences:
@@ -289,7 +316,7 @@ class Trace:
         """Return the trace of `count` prompts of each domain, all texts of each: a fair cut, the same for every trace.
 
         Which ones is decided by the sha256 of their ids: recordings order prompts by length. A domain with fewer keeps
-        all that it has.
+        all that it has. A conversation stays whole and counts for the domain of its first turn.
 
         >>> trace = Trace.from_arrays(token=[1, 2, 3], alpha=[[0.5], [1], [0]], gamma=[[0.5], [1], [0]],
         ...                           offsets=[0, 2, 3], domains=["code", "chat"], drafters=["lookup"], k=4)
@@ -297,11 +324,11 @@ class Trace:
         2
         """
         kept: set[tuple[str, str]] = set()
+        pairs = list(zip(self.home_domains.tolist(), self.conversations.tolist(), strict=True))
         for domain in self.manifest.domains:
-            names = set(self.prompt_ids[self.domains == domain].tolist())
+            names = {name for home, name in pairs if home == domain}
             chosen = sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())[:count]
             kept |= {(domain, name) for name in chosen}
-        pairs = zip(self.domains.tolist(), self.prompt_ids.tolist(), strict=True)
         return self.select(np.array([pair in kept for pair in pairs], bool))
 
     # -------------------------------------------------------------- checks

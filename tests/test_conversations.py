@@ -9,6 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hedgelab as hl
+from hedgelab.comparison import compare
+from hedgelab.regret import bootstrap_counts, student_quantile
 from hedgelab.trace import open_trace
 from tests.strategies_recording import WORDS, tiny_checkpoint
 from tests.test_collect import LOOKUP, assert_agrees, config_of, contents, poison, slow_run, text_of
@@ -380,3 +383,56 @@ def test_configurations_of_conversations_are_checked():
         )  # fmt: skip
     assert "config.prompts.domains: is 'sql' alone" in str(caught.value)
     assert "config.prompts.count_of: is given" in str(caught.value)
+
+
+# --- statistics ----------------------------------------------------------------------------------------------------
+
+
+def test_the_turns_of_a_conversation_are_one_observation(home, tmp_path):
+    collect(recording(home, how=WARM, prompts="mixed.jsonl"), {}, tmp_path / "t")
+    trace = open_trace(tmp_path / "t")
+    names, labels = trace.prompt_ids.tolist(), trace.conversations.tolist()
+    assert sum(name.endswith("/1") for name in names) == 3
+    assert labels == [name[:-1] + "0" if name.endswith("/1") else name for name in names]
+    order = np.random.default_rng(1).permutation(trace.sequences)
+    assert trace.select(order).conversations.tolist() == [labels[s] for s in order]
+    assert [home for home, name in zip(trace.home_domains, names, strict=True) if name == "talk1/1"] == ["b"]
+    # an answer without its question stands alone
+    lonely = trace.select([s for s, name in enumerate(names) if name == "talk1/1"])
+    assert lonely.conversations.tolist() == ["talk1/1"]
+    assert lonely.home_domains.tolist() == lonely.domains.tolist()
+    few = trace.few_prompts(1).prompt_ids.tolist()
+    assert len({name[: name.rindex("/")] if "/" in name else name for name in few}) == 2  # one of each home: a, b
+    assert {name.replace("/0", "/1") for name in few} | {name.replace("/1", "/0") for name in few} == set(few)
+
+
+def test_effects_of_one_conversation_add_before_they_are_squared(home, tmp_path):
+    collect(recording(home, how=WARM), {}, tmp_path / "t")
+    matrix = hl.acceptance_matrix(open_trace(tmp_path / "t"))
+    assert sum(matrix.prompts) == 14  # two turns of each of seven
+    weights = np.zeros_like(matrix.mat.estimate)
+    weights[1] = (0.5, 0.3, 0.2)
+    sums = {}
+    for d, (rows, effects) in enumerate(zip(matrix.mat.observation, matrix.mat.effects, strict=True)):
+        for name, effect in zip(rows.tolist(), effects[:, 1], strict=True):
+            sums[name] = sums.get(name, 0.0) + weights[1, d] * effect
+    assert len(sums) == 7
+    variances = [w**2 * (effects[:, 1] ** 2).sum() for w, effects in zip(weights[1], matrix.mat.effects, strict=True)]
+    counts = [len(effects) for effects in matrix.mat.effects]
+    degrees = sum(variances) ** 2 / sum(v**2 / (n - 1) for v, n in zip(variances, counts, strict=True))
+    half = student_quantile(round(degrees, 6)) * np.sqrt(sum(total**2 for total in sums.values()))
+    interval = matrix.mat.contrast(weights)
+    assert interval.high - interval.low == pytest.approx(2 * half)
+
+
+def test_pooled_intervals_draw_conversations_whole(home, tmp_path):
+    """With both turns equal the spread of a pooled mean is that of one turn's, not smaller by the square root of 2."""
+    collect(recording(home, how=WARM), {}, tmp_path / "t")
+    trace = open_trace(tmp_path / "t")
+    counts = bootstrap_counts(trace.conversations, strata=trace.home_domains, resamples=200, seed=0)
+    first = {name: s for s, name in enumerate(trace.prompt_ids)}
+    for name, s in first.items():
+        if name.endswith("/1"):
+            assert (counts[:, s] == counts[:, first[name[:-1] + "0"]]).all()
+    table = compare(trace, [hl.learner("uniform")], k=2, replicates=1).summary()
+    assert table["all domains"]["uniform"]["mat"].low < table["all domains"]["uniform"]["mat"].high

@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from hedgelab.trace import open_trace
-from tests.strategies_recording import WORDS, tiny_checkpoint
+from tests.strategies_recording import WORDS, tiny_checkpoint, tiny_prompts
 from traces import collect as collecting
 from traces import pool as pools
 from traces import train as training
@@ -288,13 +288,34 @@ def test_every_problem_of_a_configuration_is_reported(tmp_path):
         ({"texts": {"a": {"prompts": None}}}, "config.texts.a: holds no mapping"),
         ({"texts": {"a": {"seed": "x"}}}, "config.texts.a.seed: is no whole number"),
         ({"texts": {"a": {"prompts": {"split": "heldout"}}}}, "no other split"),
+        ({"texts": {"a": {"target": "other"}}}, "config.texts.a: target is the pool's to say"),
         ({"heads": [{**HEAD, "name": ".."}]}, "not dots alone"),
+        ({"heads": [{**HEAD, "name": "x", "texts": ["y"]}]}, "config.heads.x: texts is the pool's to say"),
+        ({"heads": [{**HEAD, "name": "x", "domains": ["sql"]}]}, "config.heads.x.domains: 'sql' is none of the pool's"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_once(home, change, words):
     with pytest.raises(ConfigError) as caught:
         parse_pool_config({**DOCUMENT, **change}, home)
     assert words in str(caught.value)
+
+
+def test_a_traces_prompts_lie_beside_the_configuration(home, made, tmp_path):
+    """While its drafters lie in the pool."""
+    tiny_prompts(tmp_path / "mine.jsonl", 1)
+    shutil.copytree(home / "target", tmp_path / "target")
+    (tmp_path / "drafters.yaml").write_text(yaml.safe_dump(DRAFTERS))
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump({**TRACE, "prompts": {"file": "mine.jsonl"}}))
+    config, document = load_config(tmp_path / "small.yaml", made)
+    assert config.prompts.file == str(tmp_path / "mine.jsonl")
+    assert document["prompts"] == {"file": "mine.jsonl"}
+    threads = torch.get_num_threads()
+    step = pools.Step("small", "traces", document, tmp_path / "pool" / "traces" / "small", tmp_path, "cpu", "float32")
+    (tmp_path / "pool").mkdir()
+    for name in ("heads", "texts.safetensors"):
+        (tmp_path / "pool" / name).symlink_to(made / name)
+    assert "2 texts" in pools.run_step(step)["note"]
+    torch.set_num_threads(threads)
 
 
 def test_weights_that_do_not_fit_float16_are_refused(home, made):

@@ -95,7 +95,7 @@ def test_a_text_that_is_dropped_leaves_none(home, tmp_path, monkeypatch, target)
     for sample in samples_of([Texts.load(tmp_path / "train")]):
         for a, b in zip(kept.read(sample.ids)[0], whole.read(sample.ids)[0], strict=True):
             torch.testing.assert_close(a, b, atol=2e-5, rtol=2e-5)
-    with pytest.raises(StatesError, match="no kept states"):
+    with pytest.raises(StatesError, match="no states of a training text were kept there"):
         kept.read(np.array([1, 2, 3]))
 
 

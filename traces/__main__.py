@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 app = typer.Typer(help="Record traces: a target writes, all drafters are scored on it.", no_args_is_help=True)
 
@@ -77,29 +80,17 @@ def collect(
     ] = None,
 ) -> None:
     """Record a trace."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from hedgelab.storage.errors import TraceError
-    from traces.collect import CollectError, Summary
+    from traces.collect import Summary
     from traces.collect import collect as record
-    from traces.config import ConfigError, load_config
-    from traces.drafters.base import DrafterError
-    from traces.prompts import PromptError
-    from traces.targets import TargetError
-    from traces.texts import TextsError
+    from traces.config import load_config
 
-    console = Console(stderr=True)
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("texts")]
-    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
-    known = (ConfigError, TargetError, DrafterError, PromptError, TextsError, TraceError, CollectError)
     try:
         settings, document = load_config(config, pool)
         if logits is not None:
             from dataclasses import replace
 
             settings, document = replace(settings, logits=logits), {**document, "logits": logits}
-        with Progress(*columns, console=console) as bar:
+        with _progress("texts") as bar:
             task = bar.add_task(settings.name, total=None, note="")
             before: list[int] = []  # rows of earlier runs: they say nothing about this run's speed
 
@@ -112,9 +103,8 @@ def collect(
 
             summary = record(settings, document, out, device=device, dtype=dtype, resume=resume, progress=advance)
     except KeyboardInterrupt:
-        console.print(f"Interrupted. What was recorded is readable; run the same command with --resume to go on: {out}")
-        raise typer.Exit(130) from None
-    except known as error:
+        _interrupted(f"What was recorded is readable; run the same command with --resume to go on: {out}")
+    except _known_errors() as error:
         _stop(error)
     except OSError as error:
         typer.echo(f"error: {error}. What was recorded is readable; --resume goes on: {out}", err=True)
@@ -135,23 +125,12 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted training")] = False,
 ) -> None:
     """Train a draft head on texts that the target wrote."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from hedgelab.storage.errors import TraceError
-    from traces.config import ConfigError, load_train_config
-    from traces.heads import HeadError
-    from traces.states import StatesError
-    from traces.targets import TargetError
-    from traces.texts import TextsError
+    from traces.config import load_train_config
     from traces.train import train as fit
 
-    console = Console(stderr=True)
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps")]
-    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     try:
         settings, document = load_train_config(config)
-        with Progress(*columns, console=console) as bar:
+        with _progress("steps") as bar:
             task = bar.add_task(settings.name, total=None, note="")
 
             def advance(step: int, total: int | None, loss: float) -> None:
@@ -159,9 +138,8 @@ def train(
 
             card = fit(settings, document, out, device=device, dtype=dtype, resume=resume, progress=advance)
     except KeyboardInterrupt:
-        console.print(f"Interrupted. Run the same command with --resume to go on: {out}")
-        raise typer.Exit(130) from None
-    except (ConfigError, TargetError, HeadError, TextsError, StatesError, TraceError, OSError) as error:
+        _interrupted(f"Run the same command with --resume to go on: {out}")
+    except _known_errors(OSError) as error:
         _stop(error)
     acceptance = ", ".join(f"{value:.3f}" for value in card.acceptance) or "not measured"
     typer.echo(
@@ -180,36 +158,11 @@ def pool(
     resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted pool")] = False,
 ) -> None:
     """Make a pool of drafters from nothing: training texts, heads trained on them, traces with all of them."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from traces.pool import load_pool_config, make_pool
 
-    from hedgelab.storage.errors import TraceError
-    from traces.collect import CollectError
-    from traces.config import ConfigError
-    from traces.heads import HeadError
-    from traces.pool import PoolError, load_pool_config, make_pool
-    from traces.prompts import PromptError
-    from traces.states import StatesError
-    from traces.targets import TargetError
-    from traces.texts import TextsError
-
-    console = Console(stderr=True)
-    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("steps")]
-    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
-    known = (
-        ConfigError,
-        TargetError,
-        HeadError,
-        TextsError,
-        StatesError,
-        TraceError,
-        CollectError,
-        PromptError,
-        PoolError,
-    )
     try:
         settings = load_pool_config(config)
-        with Progress(*columns, console=console) as bar:
+        with _progress("steps") as bar:
             task = bar.add_task(settings.name, total=None, note="")
 
             def advance(running: Sequence[str], done: int, total: int, note: str) -> None:
@@ -219,9 +172,8 @@ def pool(
 
             found = make_pool(settings, out, traces=traces, resume=resume, device=device, dtype=dtype, progress=advance)
     except KeyboardInterrupt:
-        console.print(f"Interrupted. Run the same command with --resume to go on: {out}")
-        raise typer.Exit(130) from None
-    except (*known, OSError) as error:
+        _interrupted(f"Run the same command with --resume to go on: {out}")
+    except _known_errors(OSError) as error:
         _stop(error)
     seconds = sum(step["cpu_seconds"] for step in found.values())
     typer.echo(f"{len(found)} steps, {seconds:.0f} CPU-seconds, in {out}")
@@ -238,6 +190,38 @@ def card(traces: Annotated[list[Path], typer.Argument(help="trace folders")]) ->
         typer.echo("\n".join(tables(open_trace(folder)) for folder in traces), nl=False)
     except (TraceError, OSError) as error:
         _stop(error)
+
+
+def _progress(unit: str) -> Progress:
+    """Return a bar on stderr that counts `unit`; its tasks carry a note."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit)]
+    columns += [TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
+    return Progress(*columns, console=Console(stderr=True))
+
+
+def _known_errors(*more: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return the errors whose message says all that a user needs, and some more."""
+    from hedgelab.storage.errors import TraceError
+    from traces.collect import CollectError
+    from traces.config import ConfigError
+    from traces.drafters.base import DrafterError
+    from traces.heads import HeadError
+    from traces.pool import PoolError
+    from traces.prompts import PromptError
+    from traces.states import StatesError
+    from traces.targets import TargetError
+    from traces.texts import TextsError
+
+    recording = (ConfigError, TargetError, DrafterError, PromptError, TextsError, TraceError, CollectError)
+    return (*recording, HeadError, StatesError, PoolError, *more)
+
+
+def _interrupted(words: str) -> NoReturn:
+    typer.echo(f"Interrupted. {words}", err=True)
+    raise typer.Exit(130) from None
 
 
 def _stop(error: Exception) -> NoReturn:

@@ -140,8 +140,8 @@ def collect(
     """Record a trace into `out` and return what it amounts to.
 
     document : the configuration as written, kept in the manifest. states : hidden states to keep for training, outside
-    the trace. progress : called with (texts done, texts in all,
-    summary) after each shard and, with rows counted as they come, while one is written.
+    the trace. progress : called with (texts done, texts in all, summary) after each shard and, with rows counted as
+    they come, while one is written.
     """
     local = Path(config.folder) / config.target
     target = load_target(str(local) if local.is_dir() else config.target, device, dtype)

@@ -26,6 +26,7 @@ __all__ = [
     "Name",
     "PromptSource",
     "TrainConfig",
+    "beside",
     "defaults",
     "load_config",
     "load_train_config",
@@ -154,13 +155,21 @@ class TrainConfig:
 def load_config(file: Path, folder: Path | None = None) -> tuple[Config, dict[str, Any]]:
     """Return a YAML file as (typed configuration, the document as written); ConfigError lists all problems.
 
-    `drafters` may name a YAML file beside this one, with the list. folder : where other relative paths begin, the
-    file's own unless given
+    `drafters` may name a YAML file beside this one, with the list; a file of prompts lies beside it, too. folder :
+    where other relative paths begin, the file's own unless given
     """
     document = read_yaml(file)
     if isinstance(document.get("drafters"), str):
         document = {**document, "drafters": read_yaml(file.parent / document["drafters"], list)}
-    return parse_config(document, folder or file.parent, str(file)), document
+    return beside(parse_config(document, folder or file.parent, str(file)), file.parent), document
+
+
+def beside(config: Config, folder: Path) -> Config:
+    """Return a configuration whose file of prompts is looked for in `folder`."""
+    if config.prompts.file is None:
+        return config
+    file = str(folder.resolve() / config.prompts.file)
+    return dataclasses.replace(config, prompts=dataclasses.replace(config.prompts, file=file))
 
 
 def load_train_config(file: Path) -> tuple[TrainConfig, dict[str, Any]]:

@@ -33,7 +33,16 @@ from hedgelab.storage.manifest import MANIFEST
 from hedgelab.storage.shards import write_atomically
 from hedgelab.storage.typed_json import JSON, between, read
 from traces.checkpoints import CARD
-from traces.config import ConfigError, Name, defaults, load_config, parse_config, parse_train_config, read_yaml
+from traces.config import (
+    ConfigError,
+    Name,
+    beside,
+    defaults,
+    load_config,
+    parse_config,
+    parse_train_config,
+    read_yaml,
+)
 from traces.prompts import DOMAINS
 from traces.states import KeepStates
 from traces.targets import PACKAGED
@@ -56,7 +65,7 @@ class PoolConfig:
         place, its name, target, domains and drafters are filled in
     heads : configurations of trainings, without target, texts and states
     traces : configurations of traces to record with the pool, YAML files beside the pool's; paths of their drafters
-        begin at the pool
+        begin at the pool, prompt files lie beside the pool's configuration
     temperature : at which heads learn the target's law; workers : processes at a time
     """
 
@@ -102,6 +111,11 @@ class PoolConfig:
     def taps(self) -> tuple[int, ...]:
         """Return the layers that any head reads."""
         return tuple(sorted({tap for head in self.heads for tap in head.get("taps", ())}))
+
+    def share(self, training: dict[str, JSON]) -> float:
+        """Return how many of all domains' texts a head is trained on, about."""
+        domains = training.get("domains") or self.domains
+        return float(training.get("share", 1.0) * len(domains) / len(self.domains))
 
     def keep(self, folder: Path) -> KeepStates:
         """Return what a recording of training texts keeps for the heads."""
@@ -181,6 +195,8 @@ def parse_pool_config(document: dict[str, Any], folder: Path = Path("."), place:
         at = f"{place}.texts.{name}"
         if not isinstance(value, dict) or not isinstance(value.get("prompts", {}), dict):
             bad.append(f"{at}: holds no mapping, or one whose prompts are none")
+        elif given := sorted({"name", "target", "folder"} & set(value)):
+            bad.append(f"{at}: {', '.join(given)} is the pool's to say")
         elif type(value.get("seed", 0)) is not int:
             bad.append(f"{at}.seed: is no whole number")
         elif value.get("prompts", {}).get("split", "train") != "train" or "file" in value.get("prompts", {}):
@@ -190,6 +206,9 @@ def parse_pool_config(document: dict[str, Any], folder: Path = Path("."), place:
         for i, head in enumerate(config.heads)
         if not (isinstance(head, dict) and isinstance(head.get("name"), str))
     ]
+    for head in config.heads if not bad else ():
+        if given := sorted({"target", "texts", "states", "folder"} & set(head)):
+            bad.append(f"{place}.heads.{head['name']}: {', '.join(given)} is the pool's to say")
     if not bad:
         names = [head["name"] for head in config.heads]
         problems += [f"{place}.heads: {name!r} is used twice" for name in sorted(set(names)) if names.count(name) > 1]
@@ -199,6 +218,8 @@ def parse_pool_config(document: dict[str, Any], folder: Path = Path("."), place:
             problems += _problems_of(parse_train_config, training, place=f"{place}.heads.{name}")
             if training["temperature"] != config.temperature:
                 problems.append(f"{place}.heads.{name}.temperature: differs from the pool's")
+            unknown = [domain for domain in training.get("domains") or () if domain not in config.domains]
+            problems += [f"{place}.heads.{name}.domains: {domain!r} is none of the pool's" for domain in unknown]
     for name in config.traces:
         problems += _problems_of(load_config, folder / name)
     problems += bad
@@ -237,7 +258,7 @@ def make_pool(
     files = [folder / name for name in config.traces] if traces else []
     last = [Step(file.stem, TRACES, load_config(file)[1], out / TRACES / file.stem, **at) for file in files]
     # the longest first, so that no core idles at the end: training goes by domains, then by the head's depth
-    heads.sort(key=lambda step: (-_share(step.document), -step.document.get("depth", 1)))
+    heads.sort(key=lambda step: (-config.share(step.document), -step.document.get("depth", 1)))
     own = None
     if executor is None:
         context = multiprocessing.get_context("spawn")
@@ -291,7 +312,7 @@ def run_step(step: Step) -> dict[str, Any]:
     if local.is_dir():
         document = {**document, "target": str(local)}
     if step.kind != HEADS:
-        config = parse_config(document, pool)
+        config = beside(parse_config(document, pool), step.folder)
         summary = collect(config, step.document, step.out, states=step.keep, **where)
         note = f"{summary.sequences} texts, {summary.rows} tokens, {summary.cuts} cut at a loop"
     else:
@@ -356,12 +377,6 @@ def _run(steps: Sequence[Step], executor: Executor, workers: int, report: _Repor
                 failure = failure or error
     if failure is not None:
         raise failure
-
-
-def _share(training: dict[str, Any]) -> float:
-    """Return how large a training is, as a share of all texts."""
-    share = training.get("share", 1.0)
-    return share / 7 if training.get("domains") else share
 
 
 def _problems_of(parse: Callable[..., Any], *arguments: Any, **named: Any) -> list[str]:

@@ -62,7 +62,6 @@ class StateWriter:
     def __init__(self, keep: KeepStates, target: Target, shard: int) -> None:
         self._keep, self._target, self._shard = keep, target, shard
         self.taps = layers_of(target, keep.taps)
-        self._prompts: Tensor
         self._steps: list[list[Tensor]] = []  # of each row: states (B, H) of every tap, then totals (B,)
         self._active: list[Tensor] = []
 
@@ -120,13 +119,13 @@ class States:
     """
 
     def __init__(self, folders: Sequence[Path], target: Target, taps: Sequence[int], temperature: float) -> None:
-        self.taps = layers_of(target, taps)
+        self.taps, self._folders = layers_of(target, taps), tuple(folders)
         self._stores: list[Any] = []
         self._where: dict[bytes, tuple[int, int, int, int, int]] = {}
         for folder in folders:
             files = sorted(folder.glob(_NAME.replace("{:05d}", "*")))
             if not files:
-                raise StatesError(f"{folder}: holds no kept states")
+                raise StatesError(f"{folder}: holds no kept states; they are made anew with the recording of the texts")
             for file in files:
                 self._open(file, _about(target, temperature))
 
@@ -140,7 +139,10 @@ class States:
         """
         place = self._where.get(text_hash(ids))
         if place is None:
-            raise StatesError("a training text has no kept states; they were kept from other texts")
+            raise StatesError(
+                f"{', '.join(map(str, self._folders))}: no states of a training text were kept there; remove the "
+                "recording of the texts together with its states to have both made anew"
+            )
         store, begin, end, first, last = place
         opened = self._stores[store]
         states = [opened.get_slice(f"state.{tap}")[begin:end] for tap in self.taps]

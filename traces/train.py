@@ -124,7 +124,7 @@ def train(
     """Train a head into the folder `out` and return its card.
 
     document : the configuration as written, kept in the card. progress : called with (steps done, steps in all, loss).
-    Raises ConfigError, HeadError, TextsError or TargetError.
+    Raises ConfigError, HeadError, TextsError, StatesError or TargetError.
     """
     folder = Path(config.folder)
     local = folder / config.target
@@ -139,31 +139,64 @@ def train(
     training, heldout = split(samples_of(sources), config)
     ids = vocabulary_of(sources, config.width, target)
     head = Head(target, config.kind, config.taps, ids, config.seed)
-    trainer = _Trainer(config, target, head, batches_of(training, config.batch))
-    if config.states:
-        trainer.kept = States([folder / name for name in config.states], target, config.taps, config.temperature)
+    folders = [folder / name for name in config.states]
+    kept = States(folders, target, config.taps, config.temperature) if folders else None
+    trainer = _Trainer(config, target, head, batches_of(training, config.batch), kept)
     print_ = _fingerprint(config, target, sources)
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
-        return _train(trainer, document, out, print_, resume, progress, training, heldout, sources, dtype)
+        if (out / CARD).exists():
+            return _finished(out, print_, resume, target)
+        _finish_steps(trainer, out, print_, resume, progress)
+        began = time.process_time()
+        weights = weights_of(head, config.stored)
+        set_weights(head, weights)  # what is measured is what is stored
+        acceptance = trainer.acceptance(batches_of(heldout, config.batch))
+        measured = {
+            "cpu_seconds": trainer.progress.seconds["steps"],
+            "cpu_seconds_of_target": trainer.progress.seconds["target"],
+            "cpu_seconds_of_measuring": time.process_time() - began,
+            "threads": torch.get_num_threads(),
+            "machine": platform.machine(),
+        }
+        card = Card(
+            format_version=1,
+            name=config.name,
+            kind=config.kind,
+            taps=config.taps,
+            width=head.width,
+            vocabulary_sha256=map_hash(head.ids),
+            weights_sha256=hashlib.sha256(weights).hexdigest(),
+            target=target.info.name,
+            target_sha256=target.info.sha256,
+            tokenizer_sha256=target.tokenizer_sha256,
+            texts_sha256=tuple(texts.sha256 for texts in sources),
+            domains=tuple(sorted({sample.domain for sample in training})),
+            temperature=config.temperature,
+            depth=config.depth,
+            steps=trainer.progress.step,
+            seed=config.seed,
+            training_texts=len(training),
+            training_tokens=sum(sample.own for sample in training),
+            tokens_seen=trainer.progress.seen,
+            heldout_texts=len(heldout),
+            heldout_tokens=sum(sample.own for sample in heldout),
+            acceptance=tuple(acceptance),
+            settings={"config": document, "device": target.device.type, "dtype": dtype, "fingerprint": print_},
+            versions={"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
+            measured=measured,
+            stored=config.stored,
+        )
+        write_atomically(out / CURVE, curve(config.name, trainer.progress.losses))
+        save_head(out, weights, card)
+        (out / STATE).unlink(missing_ok=True)
+        return card
 
 
-def _train(
-    trainer: _Trainer,
-    document: dict[str, Any],
-    out: Path,
-    print_: str,
-    resume: bool,
-    progress: Callable[[int, int | None, float], None],
-    training: Sequence[Sample],
-    heldout: Sequence[Sample],
-    sources: Sequence[Texts],
-    dtype: str,
-) -> Card:
-    """Train in a folder that is this process's alone; go on, or return what is finished."""
-    config, target, head = trainer.config, trainer.target, trainer.head
-    if (out / CARD).exists():
-        return _finished(out, print_, resume, target)
+def _finish_steps(
+    trainer: _Trainer, out: Path, print_: str, resume: bool, progress: Callable[[int, int | None, float], None]
+) -> None:
+    """Make all steps that are left, saving a state now and then."""
     if (out / STATE).exists():
         if not resume:
             raise ConfigError(f"{out}: holds an interrupted training; --resume goes on, or choose a new folder")
@@ -175,51 +208,8 @@ def _train(
         progress(done.step, done.total, loss)
         # at once when the budget has become a number of steps: another run would measure another
         measured_now = measured_now and done.total is not None
-        if done.step % config.save_every == 0 or done.step == done.total or measured_now:
+        if done.step % trainer.config.save_every == 0 or done.step == done.total or measured_now:
             trainer.save(out / STATE, print_)
-    began = time.process_time()
-    weights = weights_of(head, config.stored)
-    set_weights(head, weights)  # what is measured is what is stored
-    acceptance = trainer.acceptance(batches_of(heldout, config.batch))
-    measured = {
-        "cpu_seconds": trainer.progress.seconds["steps"],
-        "cpu_seconds_of_target": trainer.progress.seconds["target"],
-        "cpu_seconds_of_measuring": time.process_time() - began,
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
-    }
-    card = Card(
-        format_version=1,
-        name=config.name,
-        kind=config.kind,
-        taps=config.taps,
-        width=head.width,
-        vocabulary_sha256=map_hash(head.ids),
-        weights_sha256=hashlib.sha256(weights).hexdigest(),
-        target=target.info.name,
-        target_sha256=target.info.sha256,
-        tokenizer_sha256=target.tokenizer_sha256,
-        texts_sha256=tuple(texts.sha256 for texts in sources),
-        domains=tuple(sorted({sample.domain for sample in training})),
-        temperature=config.temperature,
-        depth=config.depth,
-        steps=trainer.progress.step,
-        seed=config.seed,
-        training_texts=len(training),
-        training_tokens=sum(sample.own for sample in training),
-        tokens_seen=trainer.progress.seen,
-        heldout_texts=len(heldout),
-        heldout_tokens=sum(sample.own for sample in heldout),
-        acceptance=tuple(acceptance),
-        settings={"config": document, "device": target.device.type, "dtype": dtype, "fingerprint": print_},
-        versions={"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
-        measured=measured,
-        stored=config.stored,
-    )
-    write_atomically(out / CURVE, curve(config.name, trainer.progress.losses))
-    save_head(out, weights, card)
-    (out / STATE).unlink(missing_ok=True)
-    return card
 
 
 def samples_of(sources: Sequence[Texts]) -> list[Sample]:
@@ -300,8 +290,10 @@ def _batch(samples: Sequence[Sample]) -> Batch:
 class _Trainer:
     """A head while it is trained."""
 
-    def __init__(self, config: TrainConfig, target: Target, head: Head, batches: Sequence[Batch]) -> None:
-        self.config, self.target, self.batches = config, target, batches
+    def __init__(
+        self, config: TrainConfig, target: Target, head: Head, batches: Sequence[Batch], kept: States | None = None
+    ) -> None:
+        self.config, self.target, self.batches, self.kept = config, target, batches, kept
         self.head = head.eval()  # no dropout: nothing random but the order of the batches
         passes = None if config.passes is None else math.ceil(config.passes * len(batches))
         self.progress = Progress(total=config.steps or passes)
@@ -309,9 +301,8 @@ class _Trainer:
         self._optimizer = torch.optim.AdamW(
             self._named.values(), lr=0.0, betas=_BETAS, weight_decay=config.weight_decay
         )
-        self.kept: States | None = None  # states that need not be computed
         self._remembered: dict[int, Known] = {}
-        self._room = int(config.memory * 2**30)
+        self._room = 0 if kept else int(config.memory * 2**30)
         self._checked = False
 
     @property
@@ -365,7 +356,7 @@ class _Trainer:
         """Return mean gamma = sum_v min(p(v), q(v)) by depth, over rounds that begin behind a first own token."""
         sums, counts = [0.0] * self.config.depth, [0] * self.config.depth
         for batch in batches:
-            known = self._stored(batch) if self.kept else self._read(batch)
+            known = self._read(batch)
             p = self._law(known)
             for d, outputs in enumerate(self._unroll(batch, known)):
                 here = batch.real[:, batch.width + d :].to(self.target.device)
@@ -429,8 +420,7 @@ class _Trainer:
         return (logits - known.total[..., None]).exp_()
 
     def _known(self, index: int, batch: Batch) -> Known:
-        if self.kept:
-            return self._stored(batch)
+        """Return what is known about a batch, from memory if it was read before and there was room."""
         if index in self._remembered:
             return self._remembered[index]
         known = self._read(batch)
@@ -439,9 +429,10 @@ class _Trainer:
             self._room -= known.bytes
         return known
 
-    def _stored(self, batch: Batch) -> Known:
-        """Return what was kept of a batch's texts while they were written."""
-        assert self.kept is not None
+    def _read(self, batch: Batch) -> Known:
+        """Return what was kept of a batch's texts while they were written, or else let the target read them."""
+        if self.kept is None:
+            return self._ask_target(batch)
         rows, length = batch.tokens.shape
         begin, taps = batch.width - 1, self.head.taps
         parts: list[Tensor] = []
@@ -456,7 +447,7 @@ class _Trainer:
         place = {tap: part.to(device) for tap, part in zip(self.kept.taps, parts, strict=True)}
         known = Known([place[tap] for tap in taps], parts[-1][:, begin:].to(device), total.to(device))
         if not self._checked:
-            self._compare(known, self._read(batch), batch)
+            self._compare(known, self._ask_target(batch), batch)
         return known
 
     def _compare(self, kept: Known, known: Known, batch: Batch) -> None:
@@ -470,7 +461,7 @@ class _Trainer:
             raise StatesError(f"kept states differ by {off:.3g} of their size from the target's: not of these texts")
 
     @torch.no_grad()
-    def _read(self, batch: Batch) -> Known:
+    def _ask_target(self, batch: Batch) -> Known:
         """Let the target read a batch."""
         target, begin = self.target, batch.width - 1
         tokens, real = batch.tokens.to(target.device), batch.real.to(target.device)
