@@ -26,6 +26,7 @@ from tests.strategies_recording import (
     tiny_prompts,
 )
 from traces import collect as collecting
+from traces import scoring
 from traces.collect import Clock, CollectError, collect, jobs_of, record
 from traces.config import ConfigError, parse_config
 from traces.sampling import Dense, OneHot
@@ -98,7 +99,7 @@ def text_of(trace, s):
 def test_alpha_and_gamma_on_the_same_logits(home, tmp_path, monkeypatch, target, drafter):
     """Every drafter kind: full vocabulary, float64, from the very logits that the collector saw; within 1e-5."""
     logits_of, worst, kinds = {}, [0.0], set()
-    process, flat, deep = collecting.process, collecting.alpha_gamma, collecting.deep_alpha_gamma
+    process, flat, deep = scoring.process, scoring.alpha_gamma, scoring.deep_alpha_gamma
 
     def whole(law, row):
         values, how, ids = logits_of[id(law)]
@@ -135,8 +136,9 @@ def test_alpha_and_gamma_on_the_same_logits(home, tmp_path, monkeypatch, target,
 
     kept: list = []
     monkeypatch.setattr(collecting, "process", spy_process)
-    monkeypatch.setattr(collecting, "alpha_gamma", spy_flat)
-    monkeypatch.setattr(collecting, "deep_alpha_gamma", spy_deep)
+    monkeypatch.setattr(scoring, "process", spy_process)
+    monkeypatch.setattr(scoring, "alpha_gamma", spy_flat)
+    monkeypatch.setattr(scoring, "deep_alpha_gamma", spy_deep)
     collect(config_of(home, target, drafter, max_new_tokens=12), {}, tmp_path / "t")
     assert max(worst) < 1e-5
     assert len(worst) > 500

@@ -24,6 +24,7 @@ from tests.strategies_recording import (
 )
 from tests.test_collect import config_of, contents, recorded_of, rows_of, text_of
 from traces import collect as collecting
+from traces import scoring
 from traces.acceptance import alpha_gamma
 from traces.checkpoints import load_head, read_card
 from traces.collect import collect
@@ -425,6 +426,7 @@ def test_heads_on_a_narrow_target_compute_in_float32(home, tmp_path, monkeypatch
         return law
 
     monkeypatch.setattr(collecting, "process", spy)
+    monkeypatch.setattr(scoring, "process", spy)
     collect(config_of(home, how, how, drafters=HEADS, max_new_tokens=6), {}, tmp_path / "t", dtype=dtype)
     # the target's logits are narrow, the heads' are not, and no law is
     assert laws == {(getattr(torch, dtype), torch.float32), (torch.float32, torch.float32)}

@@ -23,20 +23,19 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from hedgelab.coins import TARGET, uniforms
 from hedgelab.storage.columns import RAGGED, STOPS
 from hedgelab.storage.manifest import FORMAT_VERSION, Dropped, Manifest
 from hedgelab.storage.recording import TraceWriter
-from traces.acceptance import alpha_gamma, deep_alpha_gamma
 from traces.config import Config, ConfigError, options_of
 from traces.drafters import KINDS, Surroundings
-from traces.drafters.base import DeepDrafter, DeepLaws, Drafter, FlatDrafter, Logits, Prefix, pad_left
+from traces.drafters.base import Drafter, Prefix, pad_left
 from traces.kv import Stepper
 from traces.prompts import DOMAINS, SWITCHING, Prompt, built_in, read, switching
-from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin, top_probability
+from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin
+from traces.scoring import Scorer
 from traces.states import KeepStates, StateWriter
 from traces.targets import Target, load_target
 
@@ -47,6 +46,9 @@ _LICENSES = {
     "medicine": ("simple-icd-10-cm", "MIT"),
     "chemistry": ("chemicals", "MIT"),
 }
+_SCORES = (
+    "confidence", "alpha_flat", "gamma_flat", "alpha_deep", "gamma_deep", "proposed", "match_length",
+)  # fmt: skip
 
 
 class CollectError(RuntimeError):
@@ -187,10 +189,10 @@ def collect(
 def build_drafters(config: Config, target: Target) -> list[Drafter]:
     """Return the drafters of a configuration."""
     at = Surroundings(target, config.k, Path(config.folder))
-    return [
-        KINDS[entry.kind].make(entry.name, entry.processing, options_of(entry, [], entry.name), at)
-        for entry in config.drafters
-    ]
+    for entry in config.drafters:
+        options = options_of(entry, [], entry.name)
+        at.built[entry.name] = KINDS[entry.kind].make(entry.name, entry.processing, options, at)
+    return list(at.built.values())
 
 
 def jobs_of(config: Config, target: Target) -> tuple[list[Job], tuple[str, ...]]:
@@ -333,10 +335,9 @@ class _Batch:
     ) -> None:
         self.jobs, self.target, self.drafters, self.config, self.clock = jobs, target, drafters, config, clock
         self.states = states
-        self.flat = [(i, d) for i, d in enumerate(drafters) if isinstance(d, FlatDrafter) or config.k == 1]
-        self.deep = [(i, d) for i, d in enumerate(drafters) if not isinstance(d, FlatDrafter) and config.k > 1]
+        self.scorer = Scorer(target, drafters, config.k, self._sound, clock.time)
         texts, rows, n, k = len(jobs), config.max_new_tokens - 1, len(drafters), config.k
-        n1, n2, m = len(self.flat), len(self.deep), config.logits
+        n1, n2, m = len(self.scorer.flat), len(self.scorer.deep), config.logits
         self.context = _context(target, drafters)
         self.length = [0] * texts  # rows kept
         self.ended = [""] * texts
@@ -387,8 +388,7 @@ class _Batch:
         self.filled = width
         coins = [uniforms(config.seed, TARGET, job.sequence_id, 0, config.max_new_tokens) for job in jobs]
         self.coins = torch.from_numpy(np.stack(coins))
-        self.rounds = torch.full((len(self.deep), len(jobs), config.k, config.k), -1, dtype=torch.int64)
-        self.alive = torch.zeros(len(self.deep), len(jobs), config.k, dtype=torch.bool)
+        self.scorer.begin(len(jobs))
         taps = {tap for drafter in self.drafters for tap in drafter.taps}
         taps |= set(self.states.taps if self.states else ())
         hidden = self.states is not None or any(d.needs_hidden for d in self.drafters)
@@ -421,97 +421,12 @@ class _Batch:
             self._put("target_top2_margin", t, top2_margin(logits))
             self._put("target_entropy", t, entropy(law))
             self._put("target_logprob", t, law.at(token).log())
-        laws: list[Law] = [law] * len(self.drafters)
-        for column, (i, drafter) in enumerate(self.flat):
-            laws[i], confidence = self._flat_law(drafter, prefix, place)
-            with self.clock.time(f"processing: {drafter.name}"):
-                alpha, gamma = alpha_gamma(law, laws[i], token)
-                self._put("alpha_flat", t, alpha, column)
-                self._put("gamma_flat", t, gamma, column)
-                self._put("confidence", t, confidence, i)
-        on_cpu = token.cpu()
-        for column, (i, drafter) in enumerate(self.deep):
-            if isinstance(drafter, DeepLaws):
-                laws[i] = self._deep_laws(t, column, i, drafter, prefix, law, token)
-                continue
-            assert isinstance(drafter, DeepDrafter)
-            with self.clock.time(f"forward: {drafter.name}"):
-                proposal = drafter.propose(prefix)
-            with self.clock.time(f"processing: {drafter.name}"):
-                laws[i] = OneHot(proposal.tokens[:, 0].to(logits.device))
-                self._deep_drafts(t, column, i, proposal.tokens, proposal.match, law, on_cpu)
+        scores = self.scorer.row(prefix, law, token, place)
+        for column in _SCORES:
+            self._put(column, t, getattr(scores, column))
         if self.config.logits:
-            self._logits(t, law, logits, laws)
-        self._grow(on_cpu)
-
-    def _flat_law(self, drafter: Drafter, prefix: Prefix, place: str) -> tuple[Law, Tensor]:
-        """Return the law of a drafter of depth 1, and its confidence."""
-        if isinstance(drafter, DeepDrafter):  # k = 1: one token deep
-            with self.clock.time(f"forward: {drafter.name}"):
-                drafted = drafter.propose(prefix).tokens[:, 0]
-            return OneHot(drafted.to(self.target.device)), torch.where(drafted >= 0, 1.0, torch.nan)
-        assert isinstance(drafter, FlatDrafter | DeepLaws)
-        with self.clock.time(f"forward: {drafter.name}"):
-            found = drafter.logits(prefix)
-        if isinstance(drafter, DeepLaws):  # k = 1
-            found = Logits(found.values[:, 0], found.ids, found.index)
-        if found.ids is None:  # padded ids have probability 0
-            found = Logits(self.target.known(found.values))
-        self._sound(found.values, drafter.name, place)
-        with self.clock.time(f"processing: {drafter.name}"):
-            law = process(found.values, drafter.processing, found.ids, found.index)
-            return law, top_probability(found.values, law)
-
-    def _deep_laws(
-        self, t: int, column: int, i: int, drafter: DeepLaws, prefix: Prefix, law: Dense | OneHot, token: Tensor
-    ) -> Law:
-        """Score a drafter with a law at every depth; return its law at depth 0.
-
-        Rounds that would have begun before row 0 have drafted nothing.
-        """
-        with self.clock.time(f"forward: {drafter.name}"):
-            found = drafter.logits(prefix)
-        begun = min(t + 1, self.config.k)
-        values = found.values[:, :begun]
-        if faults(values.flatten(0, 1)):  # one look at all depths: on a GPU each look waits for it
-            for depth in range(begun):
-                self._sound(values[:, depth], drafter.name, f"row {t}, depth {depth}")
-        with self.clock.time(f"processing: {drafter.name}"):
-            each = process(values.flatten(0, 1), drafter.processing, found.ids, found.index)  # all depths in one pass
-            first = each.rows(slice(None, None, begun))
-            self._put("confidence", t, top_probability(values[:, 0], first), i)
-            self._put("proposed", t, torch.full_like(token, self.config.k), column)
-            if isinstance(each, OneHot):  # a round goes on only while its drafts are the text, as with any certain ones
-                here = F.pad(each.token.view(-1, begun), (0, self.config.k - begun), value=-1).cpu()
-                self._deep_certain(t, column, here, law, token.cpu())
-            else:
-                for name, scores in zip(("alpha_deep", "gamma_deep"), alpha_gamma(law, each, token), strict=True):
-                    self.columns[name][self.active, t, :begun, column] = scores.view(-1, begun).cpu().numpy()
-        return first
-
-    def _deep_drafts(
-        self, t: int, column: int, i: int, drafts: Tensor, match: Tensor, law: Dense | OneHot, token: Tensor
-    ) -> None:
-        """Score a drafter of k certain tokens: the round that begins here and those begun up to k - 1 rows ago."""
-        k = self.config.k
-        rounds = self.rounds[column]
-        self.rounds[column] = rounds = torch.cat([drafts[:, None], rounds[:, :-1]], 1)
-        # what the round of a rows ago drafted at its depth a
-        self._deep_certain(t, column, rounds[:, range(k), range(k)], law, token)
-        proposed = (drafts >= 0).sum(1)
-        self._put("proposed", t, proposed, column)
-        self._put("match_length", t, match, column)
-        self._put("confidence", t, torch.where(proposed > 0, 1.0, torch.nan), i)
-
-    def _deep_certain(self, t: int, column: int, here: Tensor, law: Dense | OneHot, token: Tensor) -> None:
-        """Score certain drafts here (B, k) of the rounds begun 0 .. k - 1 rows ago, -1 for none."""
-        alive = self.alive[column]
-        alive = torch.cat([torch.ones_like(alive[:, :1]), alive[:, :-1]], 1)
-        device = law.token.device if isinstance(law, OneHot) else law.probs.device
-        alpha, gamma = deep_alpha_gamma(law, here.to(device), alive.to(device), token.to(device))
-        self.alive[column] = alive & (here == token[:, None])
-        for name, value in (("alpha_deep", alpha), ("gamma_deep", gamma)):
-            self.columns[name][self.active, t, :, column] = value.cpu().numpy()
+            self._logits(t, law, logits, scores.laws)
+        self._grow(token.cpu())
 
     def _logits(self, t: int, law: Dense | OneHot, logits: Tensor, laws: Sequence[Law]) -> None:
         """Keep the target's M most likely ids with every law's log-probabilities there, and the masses elsewhere."""
@@ -576,9 +491,9 @@ class _Batch:
         rows = torch.tensor(order, dtype=torch.int64)
         self.active = [self.active[place] for place in order]
         self.tokens, self.coins = self.tokens[rows], self.coins[rows]
-        self.rounds, self.alive = self.rounds[:, rows], self.alive[:, rows]
         if order:
             self.stepper.keep(rows)
+            self.scorer.keep(rows)
             for drafter in self.drafters:
                 drafter.keep(rows)
 

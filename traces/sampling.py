@@ -25,10 +25,12 @@ __all__ = [
     "faults",
     "process",
     "top2_margin",
+    "top_ids",
     "top_probability",
 ]
 
 _BLOCK = 256  # ids in a block of the two-level inverse CDF
+_LEAST = torch.finfo(torch.float32).min
 _CANDIDATES = 1024  # ids sorted before a nucleus is looked for; wider nuclei take a full sort
 
 
@@ -187,6 +189,26 @@ def top2_margin(logits: Tensor) -> Tensor:
     """Return the largest minus the second largest logit (B,) float32; 0 where they tie, inf where one is finite."""
     best = torch.topk(logits, min(2, logits.shape[1])).values.float()
     return best[:, 0] - best[:, 1] if best.shape[1] == 2 else torch.full_like(best[:, 0], torch.inf)
+
+
+def top_ids(logits: Tensor, count: int) -> Tensor:
+    """Return the columns (B, count) int64 of the largest logits (B, W), largest first; of equal ones the first columns.
+
+    -1 stands where a row has fewer columns of probability above 0.
+
+    >>> top_ids(torch.tensor([[1.0, 3.0, 3.0, float("-inf")]]), 4)
+    tensor([[ 1,  2,  0, -1]])
+    """
+    size = min(count, logits.shape[1])
+    values = torch.topk(logits, size).values
+    sizes = torch.full((len(logits),), size, dtype=torch.int64, device=logits.device)
+    kept = _keep_first(logits.masked_fill(logits == -torch.inf, _LEAST), values[:, -1:].clamp(min=_LEAST), sizes)
+    columns = (kept > -torch.inf).nonzero()[:, 1].view(-1, size)
+    chosen = logits.gather(1, columns)
+    order = chosen.argsort(stable=True, dim=-1, descending=True)
+    columns = columns.gather(1, order)
+    columns = torch.where(chosen.gather(1, order) > -torch.inf, columns, -1)
+    return torch.nn.functional.pad(columns, (0, count - size), value=-1)
 
 
 def top_probability(logits: Tensor, law: Law) -> Tensor:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hedgelab.storage.manifest import Processing
-from traces.drafters import causal, exit, head, lookup, ngram, truncated
-from traces.drafters.base import Drafter
+from traces.drafters import causal, exit, head, lookup, ngram, tree, truncated
+from traces.drafters.base import DeepLaws, Drafter, DrafterError, FlatDrafter
 from traces.targets import Target, load_target
 from traces.texts import Texts
 
@@ -18,11 +18,15 @@ __all__ = ["KINDS", "Kind", "Surroundings"]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a drafter may need to be built: the target, the longest draft, and where relative paths begin."""
+    """What a drafter may need to be built: the target, the longest draft, where relative paths begin, other drafters.
+
+    built : the drafters listed before, by name
+    """
 
     target: Target
     k: int
     folder: Path
+    built: dict[str, Drafter] = field(default_factory=dict)
 
     def path(self, name: str) -> Path:
         """Return a path from the configuration, relative to the configuration's own folder."""
@@ -32,6 +36,17 @@ class Surroundings:
         """Return the model of a drafter; a folder may be relative to the configuration's."""
         local = self.path(spec)
         return load_target(str(local) if local.is_dir() else spec, self.target.device, dtype)
+
+    def law_of(self, name: str, over: str) -> FlatDrafter | DeepLaws:
+        """Return the drafter `over`, whose laws the drafter `name` reads; DrafterError if there is none with laws."""
+        found = self.built.get(over)
+        if isinstance(found, FlatDrafter | DeepLaws):
+            return found
+        with_laws = [other for other, drafter in self.built.items() if isinstance(drafter, FlatDrafter | DeepLaws)]
+        what = "is no drafter listed before it" if found is None else "has no laws to read"
+        raise DrafterError(
+            f"drafter {name!r}: over names {over!r}, which {what}; allowed: {', '.join(with_laws) or 'none is listed'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,10 @@ KINDS: dict[str, Kind] = {
     "head": Kind(
         head.Options,
         lambda name, how, options, at: head.TrainedHead(name, how, at.k, at.path(options.checkpoint), at.target),
+    ),
+    "tree": Kind(
+        tree.Options,
+        lambda name, how, options, at: tree.StaticTree(name, how, at.k, options, at.law_of(name, options.over)),
     ),
     "truncated": Kind(
         truncated.Options,

@@ -1,16 +1,19 @@
 """What a drafter is.
 
-A drafter proposes the next token from what the text so far shows. Three shapes:
+A drafter proposes the next tokens from what the text so far shows. Five shapes:
 
 - `FlatDrafter`: a law that depends on the prefix alone. It returns logits; what becomes of them (its own temperature,
   top-k, top-p) is decided in `traces.sampling.process`, so the law that is recorded is the law that would be sampled.
 - `DeepDrafter`: k tokens proposed at once, each certain (one-hot), so that alpha depends on the depth in the draft.
 - `DeepLaws`: a law at every depth, which depends on the prefix and on where in it the round began: a draft module that
-  feeds on its own features. Like `FlatDrafter` it returns logits, k rows of them.
+  feeds on its own features. Like `FlatDrafter` it returns logits, up to k rows of them.
+- `TreeDrafter`: a tree of certain tokens proposed at once; a token is accepted if it is a child of the node reached.
+- `Reading`: another drafter's laws under another rule of drafting, such as a tree of its most likely tokens. The other
+  one is computed once for both.
 
-A collector and a decoder drive all the same way: `begin` with the prompts of a batch, then at each step `logits` or
-`propose` once, with one more token in the prefix; `keep` when rows have ended. A drafter never sees the token that it
-is asked to draft.
+A collector and a decoder drive all the same way: `begin` with the prompts of a batch, then at each step `logits`,
+`propose` or `trees` once, with one more token in the prefix; `keep` when rows have ended. A drafter never sees the
+token that it is asked to draft; a `Reading` gets it afterwards, with the target's law, to say how its drafts fared.
 """
 
 from __future__ import annotations
@@ -18,13 +21,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
+
+if TYPE_CHECKING:
+    from traces.sampling import Dense, OneHot
 
 __all__ = [
     "PAD",
@@ -36,7 +42,10 @@ __all__ = [
     "Logits",
     "Prefix",
     "Proposal",
+    "Reading",
     "States",
+    "TreeDrafter",
+    "Trees",
     "chain_or_one_hot",
 ]
 
@@ -80,6 +89,22 @@ class Proposal:
     match: Tensor
 
 
+@dataclass(frozen=True)
+class Trees:
+    """Draft trees of certain tokens, one a text. Children of one node are different tokens.
+
+    tokens : (B, M) int64 on the CPU, PAD where there is no node. parent : (B, M) int64, the place of a node's parent,
+    which comes before it; -1 for a child of the root, the last token of the text. confidence : (B,), how likely the
+    drafter takes its best first token to be; None for sure
+    match : (B,) int64, length of the match that was looked up, None for a drafter that looks up none
+    """
+
+    tokens: Tensor
+    parent: Tensor
+    confidence: Tensor | None = None
+    match: Tensor | None = None
+
+
 class Drafter(ABC):
     """What all shapes share. Subclasses hold what a batch needs between steps (caches, indices)."""
 
@@ -120,7 +145,9 @@ class FlatDrafter(Drafter):
 
 
 class DeepLaws(Drafter):
-    """A drafter with a law at each of k depths, whatever it drafted before being the text itself."""
+    """A drafter with a law at each of up to k depths, whatever it drafted before being the text itself."""
+
+    k: int
 
     @abstractmethod
     def logits(self, prefix: Prefix) -> Logits:
@@ -144,6 +171,40 @@ class DeepDrafter(Drafter):
     @abstractmethod
     def propose(self, prefix: Prefix) -> Proposal:
         """Return the drafts of a round that begins here."""
+
+
+class TreeDrafter(Drafter):
+    """A drafter that proposes a tree of certain tokens, no deeper than k."""
+
+    rule = "tree"
+    k: int
+
+    @abstractmethod
+    def trees(self, prefix: Prefix) -> Trees:
+        """Return the trees of a round that begins here."""
+
+
+class Reading(Drafter):
+    """Another drafter's laws under another rule of drafting.
+
+    over : the drafter whose laws are read, driven by whoever drives both. k : how deep the drafts of a round are.
+    rule : the acceptance rule
+    """
+
+    rule: str
+
+    def __init__(self, name: str, processing: Processing, k: int, over: FlatDrafter | DeepLaws) -> None:
+        super().__init__(name, processing)
+        self.over = over
+        self.k = min(k, over.k) if isinstance(over, DeepLaws) else k
+
+    @abstractmethod
+    def score(self, found: Logits, target: Dense | OneHot, token: Tensor) -> tuple[Tensor, Tensor]:
+        """Return alpha and gamma, (B, D) float32, at the path's token (B,) of the rounds begun 0 .. D - 1 tokens ago.
+
+        found : logits (B, D, W) of `over`, see `DeepLaws.logits`; D grows by one a call, to k. Called once a row, in
+        order, with the target's law there. gamma is NaN where the path has left a round's drafts.
+        """
 
 
 def chain_or_one_hot(processing: Processing) -> str:
