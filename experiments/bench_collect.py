@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from traces.collect import Clock, _Batch, build_drafters, jobs_of
+from traces.collect import Batch, Clock, build_drafters, jobs_of
 from traces.config import load_config
 from traces.drafters.base import DeepDrafter, DeepLaws, Drafter, FlatDrafter, Prefix
 from traces.drafters.exit import EarlyExit
@@ -45,7 +45,7 @@ _CONFIG = Path(__file__).parent.parent / "traces" / "configs" / "ready.yaml"
 class _Bare:
     """Forward passes only, over the texts (B, L) that the collector writes, which so far hold `read` tokens."""
 
-    def __init__(self, batch: _Batch, drafters: list[Drafter], read: int) -> None:
+    def __init__(self, batch: Batch, drafters: list[Drafter], read: int) -> None:
         self.drafters = drafters
         taps = {tap for drafter in drafters for tap in drafter.taps}
         self.stepper = Stepper(batch.target.model, any(d.needs_hidden for d in drafters), taps)
@@ -66,7 +66,7 @@ class _Bare:
 class _Products:
     """The target's step and the matrix products of all drafters, on numbers that mean nothing."""
 
-    def __init__(self, batch: _Batch, drafters: list[Drafter], read: int) -> None:
+    def __init__(self, batch: Batch, drafters: list[Drafter], read: int) -> None:
         self.stepper = Stepper(batch.target.model)
         self.stepper.begin(batch.tokens[:, :read], batch.tokens.shape[1])
         self.parts = [_products_of(drafter, batch.target, *batch.tokens.shape) for drafter in drafters]
@@ -112,7 +112,7 @@ def _products_of_head(head: Head, target: Target, texts: int, depths: int, capac
     return run
 
 
-class _Endless(_Batch):
+class _Endless(Batch):
     """A batch whose texts never end, so that all sides keep the same rows."""
 
     def _ends(self, s: int, token: int) -> bool:

@@ -530,7 +530,7 @@ def test_killed_anywhere_and_resumed_equals_uninterrupted(home, tmp_path):
         torch.set_num_threads(1)
         home, out = Path(sys.argv[1]), Path(sys.argv[2])
         config = config_of(home, {"temperature": 0.8}, {"temperature": 1.0}, max_new_tokens=10)
-        real_replace, real_row = os.replace, collecting._Batch.row
+        real_replace, real_row = os.replace, collecting.Batch.row
         def run(moment, resume):
             pid = os.fork()
             if pid:
@@ -546,7 +546,7 @@ def test_killed_anywhere_and_resumed_equals_uninterrupted(home, tmp_path):
                 if t == 4: die()
                 real_row(self, t)
             if moment:
-                os.replace, collecting._Batch.row = replace, row
+                os.replace, collecting.Batch.row = replace, row
             try:
                 collecting.collect(config, {}, out, resume=resume)
             except BaseException:

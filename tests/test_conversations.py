@@ -297,7 +297,7 @@ def test_a_second_turn_that_does_not_fit_is_dropped_alone(home, tmp_path):
 def test_resuming_equals_an_uninterrupted_recording(home, tmp_path, monkeypatch, stop):
     """Interrupted in first and second passes of shards; the rows of the uninterrupted recording are counted."""
     config = recording(home, max_new_tokens=11)
-    rows, real = [0], collecting._Batch.row
+    rows, real = [0], collecting.Batch.row
 
     def row(self, t):
         rows[0] += 1
@@ -310,7 +310,7 @@ def test_resuming_equals_an_uninterrupted_recording(home, tmp_path, monkeypatch,
     try:
         collect(config, {}, tmp_path / "whole")
         with monkeypatch.context() as patch:
-            patch.setattr(collecting._Batch, "row", row)
+            patch.setattr(collecting.Batch, "row", row)
             with pytest.raises(KeyboardInterrupt):
                 collect(config, {}, tmp_path / "stopped")
         seen = []

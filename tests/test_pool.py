@@ -197,13 +197,13 @@ def test_a_recording_that_was_begun_again_is_not_taken_for_whole(home, made, tmp
     manifest = tmp_path / "pool" / "traces" / "small" / "manifest.json"
     shutil.rmtree(manifest.parent)
     threads = torch.get_num_threads()
-    real = collecting._Batch.row
-    monkeypatch.setattr(collecting._Batch, "row", lambda self, t: (_ for _ in ()).throw(CollectError("stopped")))
+    real = collecting.Batch.row
+    monkeypatch.setattr(collecting.Batch, "row", lambda self, t: (_ for _ in ()).throw(CollectError("stopped")))
     config = load_pool_config(home / "pool.yaml")
     with ThreadPoolExecutor(1) as executor, pytest.raises(CollectError, match="stopped"):
         make_pool(config, tmp_path / "pool", traces=True, resume=True, executor=executor)
     assert not json.loads(manifest.read_text())["complete"]
-    monkeypatch.setattr(collecting._Batch, "row", real)
+    monkeypatch.setattr(collecting.Batch, "row", real)
     with ThreadPoolExecutor(1) as executor:
         make_pool(config, tmp_path / "pool", traces=True, resume=True, executor=executor)
     torch.set_num_threads(threads)

