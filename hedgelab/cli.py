@@ -509,10 +509,11 @@ def cut(
     trace: TraceArgument,
     out: Annotated[Path, typer.Argument(help="New folder of the smaller trace.")],
     prompts: Annotated[int, typer.Option(min=1, help="Prompts of each domain to keep, chosen by their ids' hashes.")],
+    deflate: Annotated[bool, typer.Option("--deflate", help="Pack it further; opening it then unpacks it.")] = False,
 ) -> None:
     """Write a trace of fewer prompts, in the smallest encodings that hold it."""
     with _plain_errors():
-        small = _open(trace).few_prompts(prompts).save(out, encodings="compact")
+        small = _open(trace).few_prompts(prompts).save(out, encodings="deflate" if deflate else "compact")
         size = sum(shard.bytes for shard in small.manifest.shards)
     print(f"{small.sequences} texts, {small.rows} tokens, {size / 1e6:.2f} MB in {out}")
 

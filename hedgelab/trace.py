@@ -399,7 +399,8 @@ class Trace:
         """Write these sequences as a trace of its own into an empty or new folder, and return it opened.
 
         encodings : None keeps those of this trace; "compact" takes for each column the smallest that holds its values
-        (fixed16 rounds by up to 7.7e-6); or a mapping from columns to encodings, the others are kept. rows_per_shard :
+        (fixed16 rounds by up to 7.7e-6); "deflate" packs them further, but a shard is then unpacked, not mapped; or a
+        mapping from columns to encodings, the others are kept. rows_per_shard :
         a shard ends with the sequence that reaches it; None writes one. logits : whether recorded logits go along.
         The manifest's settings name the trace that it was cut from. TraceError for a folder that is not empty,
         sequences that repeat, and values that an encoding can't hold.

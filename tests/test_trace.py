@@ -565,16 +565,16 @@ def test_a_cut_is_a_trace_of_its_own(tmp_path):
 
 
 @settings(max_examples=30)
-@given(traces(), st.sampled_from([None, 1, 5, 100]), st.booleans())
-def test_traces_in_memory_can_be_saved(tmp_path_factory, trace, rows_per_shard, compact):
+@given(traces(), st.sampled_from([None, 1, 5, 100]), st.sampled_from([None, "compact", "deflate"]))
+def test_traces_in_memory_can_be_saved(tmp_path_factory, trace, rows_per_shard, encodings):
     folder = tmp_path_factory.mktemp("cut") / "trace"
-    cut = trace.save(folder, rows_per_shard=rows_per_shard, encodings="compact" if compact else None)
+    cut = trace.save(folder, rows_per_shard=rows_per_shard, encodings=encodings)
     assert check_trace(folder) == []
     np.testing.assert_array_equal(cut.offsets, trace.offsets)
     for name in ("token", "domains", "sequence_id", "proposed", "first_token"):
         np.testing.assert_array_equal(getattr(cut, name), getattr(trace, name))
     for name in ("alpha", "gamma", "confidence"):
-        np.testing.assert_allclose(getattr(cut, name), getattr(trace, name), rtol=0, atol=7.7e-6 if compact else 0)
+        np.testing.assert_allclose(getattr(cut, name), getattr(trace, name), rtol=0, atol=7.7e-6 if encodings else 0)
         binary = np.isin(getattr(trace, name), (0, 1, np.nan))
         np.testing.assert_array_equal(getattr(cut, name)[binary], getattr(trace, name)[binary])
     if rows_per_shard:
@@ -584,6 +584,26 @@ def test_traces_in_memory_can_be_saved(tmp_path_factory, trace, rows_per_shard, 
         assert max(rows) < rows_per_shard + lengths.max()
     else:
         assert len(cut.manifest.shards) == 1
+
+
+def test_a_deflated_trace_is_small_and_damage_is_named(tmp_path):
+    rng = np.random.default_rng(4)
+    alpha = (rng.random((400, 3, 5)) < 0.1).astype(np.float32)
+    names = [f"d{i}" for i in range(5)]
+    parts = {"token": [1] * 400, "offsets": [0, 300, 400], "k": 3, "drafters": names}
+    trace = Trace.from_arrays(**arguments(alpha=alpha, gamma=alpha, **parts))
+    compact = trace.save(tmp_path / "compact", encodings="compact")
+    cut = trace.save(tmp_path / "cut", encodings="deflate")
+    assert sum(s.bytes for s in cut.manifest.shards) < 0.8 * sum(s.bytes for s in compact.manifest.shards)
+    np.testing.assert_array_equal(cut.alpha, trace.alpha)
+    assert check_trace(tmp_path / "cut") == []
+    file = tmp_path / "cut" / "shard-00000.safetensors"
+    data = file.read_bytes()
+    place = data.index(cut._blocks[0].stored["alpha_deep"].tobytes()) + 40
+    file.write_bytes(data[:place] + bytes([data[place] ^ 255]) + data[place + 1 :])
+    with pytest.raises(TraceError, match=r"shard-00000.safetensors: alpha_deep: .*inflate"):
+        open_trace(tmp_path / "cut").alpha  # noqa: B018
+    assert any("alpha_deep" in problem for problem in check_trace(tmp_path / "cut"))
 
 
 def test_compact_takes_bits_where_they_do(tmp_path):
@@ -600,7 +620,7 @@ def test_compact_takes_bits_where_they_do(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"encodings": "small"}, "encodings: is 'small'; allowed: \"compact\", or a mapping"),
+        ({"encodings": "small"}, 'encodings: is \'small\'; allowed: "compact", "deflate", or a mapping'),
         ({"encodings": {"gamma_flat": "bits"}}, "gamma_flat: encoding bits holds 0 or 1, not 0.5"),
         ({"encodings": {"token": "bits"}}, "manifest.encodings.token: unknown column"),
         ({"rows_per_shard": 0}, "rows_per_shard: is 0; allowed: at least 1"),

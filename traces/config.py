@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import yaml
 
-from hedgelab.storage.columns import COLUMNS, ENCODED
+from hedgelab.storage.columns import COLUMNS, ENCODED, MAY_BE_ENCODED
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, to_document
 from traces import heads
@@ -101,7 +101,7 @@ class Config:
 
     def encoding(self) -> dict[str, str]:
         """Return the encoding of every column that has one."""
-        return {name: self.encodings.get(name, "float32") for name in ENCODED}
+        return {**dict.fromkeys(ENCODED, "float32"), **self.encodings}
 
 
 @dataclass(frozen=True)
@@ -295,9 +295,9 @@ def _problems(config: Config, place: str) -> list[str]:
             found.append(f"{place}.prompts.count_of: is given; the count of {SWITCHING} is one over all domains")
     if config.encodings is not UNREAD:
         for name, encoding in config.encodings.items():
-            allowed = COLUMNS[name].encodings if name in ENCODED else ()
+            allowed = COLUMNS[name].encodings if name in MAY_BE_ENCODED else ()
             if not allowed:
-                found.append(f"{place}.encodings.{name}: unknown column; allowed: {', '.join(ENCODED)}")
+                found.append(f"{place}.encodings.{name}: unknown column; allowed: {', '.join(MAY_BE_ENCODED)}")
             elif encoding is not UNREAD and encoding not in allowed:
                 found.append(f"{place}.encodings.{name}: is {encoding!r}; allowed: {', '.join(allowed)}")
     return found

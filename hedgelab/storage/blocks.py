@@ -54,15 +54,26 @@ class Block:
         """Return a column's values, read-only."""
         if name not in self._decoded:
             column, encoding = COLUMNS[name], self._manifest.encoding(name)
-            self._decoded[name] = decode(self.stored[name], encoding, shape_of(column, self._sizes))
+            try:
+                values = decode(self.stored[name], encoding, shape_of(column, self._sizes), column.dtype)
+            except ValueError as error:
+                raise TraceError(*self._placed([f"{name}: {error}"])) from None
+            self._decoded[name] = values
         return self._decoded[name]
 
     def problems(self, columns: Iterable[str] | None = None) -> tuple[str, ...]:
         """Return what is wrong with the values of some columns, or of all; found once."""
         names = tuple(self.stored if columns is None else (name for name in columns if name in self.stored))
         if names not in self._problems:
-            values = {name: self[name] for name in names}
-            self._problems[names] = self._placed(value_problems(self._manifest, values, self._sizes))
+            values: dict[str, NDArray] = {}
+            damaged: list[str] = []
+            for name in names:
+                try:
+                    values[name] = self[name]
+                except TraceError as error:
+                    damaged += error.problems
+            found = self._placed(value_problems(self._manifest, values, self._sizes))
+            self._problems[names] = (*damaged, *found)
         return self._problems[names]
 
     @functools.cached_property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 STOPS = ("eos", "length", "loop", "context")  # why a sequence ended; the column `stop` indexes it
-ENCODINGS = ("float32", "fixed16", "bits")
+ENCODINGS = ("float32", "fixed16", "bits", "deflate")
 FREE = {"P": "prompt_token", "B": "prompt_id", "R": "logit_row"}  # free size -> the column that defines it
 RAGGED = {"prompt_offsets": "prompt_token", "prompt_id_offsets": "prompt_id"}  # offsets -> what they cut
 ROUNDING = 1e-5  # log-probabilities and masses of float32 softmaxes may overshoot their limit by this much
@@ -70,13 +71,13 @@ COLUMNS: dict[str, Column] = {
         Column("target_logprob", _ROW, "<f4", "least log", ROUNDING, nan="given"),
         Column("target_entropy", _ROW, "<f4", -ROUNDING, "log V", nan="given"),
         Column("target_top2_margin", _ROW, "<f4", 0, nan="given"),
-        Column("confidence", ("T", "N"), "<f4", 0, 1, nan="always", encodings=("float32", "fixed16")),
+        Column("confidence", ("T", "N"), "<f4", 0, 1, nan="always", encodings=("float32", "fixed16", "deflate")),
         Column("alpha_flat", _FLAT, "<f4", 0, 1, nan="bandit", encodings=ENCODINGS),
         Column("gamma_flat", _FLAT, "<f4", 0, 1, nan="bandit", encodings=ENCODINGS),
         Column("alpha_deep", _DEEP, "<f4", 0, 1, nan="bandit", encodings=ENCODINGS),
         Column("gamma_deep", _DEEP, "<f4", 0, 1, nan="left", encodings=ENCODINGS),
-        Column("proposed", _PAIR, "<i2", 0, "k"),
-        Column("match_length", _PAIR, "<i2", 0, 2**15 - 1),
+        Column("proposed", _PAIR, "<i2", 0, "k", encodings=("deflate",)),
+        Column("match_length", _PAIR, "<i2", 0, 2**15 - 1, encodings=("deflate",)),
         Column("logit_row", ("R",), "<i8", 0, "T-1", logits=True),
         Column("logit_id", ("R", "M"), "<i4", 0, "V-1", logits=True),
         Column("logit_p", ("R", "M"), "<f4", high=ROUNDING, logits=True),
@@ -86,7 +87,8 @@ COLUMNS: dict[str, Column] = {
         Column("tail_q", ("R", "N"), "<f4", -ROUNDING, 1 + ROUNDING, nan="deep", logits=True),
     )
 }
-ENCODED = tuple(column.name for column in COLUMNS.values() if column.encodings)
+ENCODED = tuple(column.name for column in COLUMNS.values() if "float32" in column.encodings)
+MAY_BE_ENCODED = tuple(column.name for column in COLUMNS.values() if column.encodings)  # others by default as they are
 
 
 def shape_of(column: Column, sizes: Mapping[str, float]) -> tuple[int, ...]:
@@ -98,8 +100,8 @@ def shape_of(column: Column, sizes: Mapping[str, float]) -> tuple[int, ...]:
     return tuple(32 if symbol == "32" else int(sizes[symbol]) for symbol in column.shape)
 
 
-def stored_as(column: Column, encoding: str, shape: tuple[int, ...]) -> tuple[np.dtype, tuple[int, ...]]:
-    """Return dtype and shape of what a shard stores for values of this shape.
+def stored_as(column: Column, encoding: str, shape: tuple[int, ...]) -> tuple[np.dtype, tuple[int, ...] | None]:
+    """Return dtype and shape of what a shard stores for values of this shape; None: one dimension of any length.
 
     >>> stored_as(COLUMNS["alpha_flat"], "bits", (3, 7))
     (dtype('uint8'), (3,))
@@ -108,21 +110,29 @@ def stored_as(column: Column, encoding: str, shape: tuple[int, ...]) -> tuple[np
         return np.dtype("<u2"), shape
     if encoding == "bits":
         return np.dtype("|u1"), ((math.prod(shape) + 7) // 8,)
+    if encoding == "deflate":
+        return np.dtype("|u1"), None
     return np.dtype(column.dtype), shape
 
 
 _STEPS, _NAN = 65534, 65535  # an even number of steps: 0, 1/2 and 1 are exact
 
 
-def encode(values: NDArray[np.float32], encoding: str) -> NDArray:
-    """Return float32 `values` as a shard stores them; ValueError where the encoding can't hold one.
+def encode(values: NDArray, encoding: str) -> NDArray:
+    """Return `values`, float32 or, to deflate, int16, as a shard stores them; ValueError where the encoding can't.
 
     fixed16: uint16, round(value * 65534), 65535 for NaN; 0 and 1 are exact, other errors at most 7.7e-6.
     bits: numpy.packbits over the flattened values, which must all be 0 or 1.
+    deflate: zlib over the fixed16 codes, or int16 values, one drafter after the other, low bytes before high ones. The
+    smallest; it has to be unpacked as a whole before it can be read.
 
     >>> encode(np.array([0, 1, np.nan], np.float32), "fixed16")
     array([    0, 65534, 65535], dtype=uint16)
     """
+    if encoding == "deflate":
+        codes = encode(values, "fixed16") if values.dtype.kind == "f" else values.astype("<i2")
+        planes = np.moveaxis(codes, -1, 0).reshape(-1).view(np.uint8).reshape(-1, 2).T
+        return np.frombuffer(zlib.compress(planes.tobytes(), 9), np.uint8)
     if encoding == "fixed16":
         nan = np.isnan(values)
         bad = ~(nan | ((values >= 0) & (values <= 1)))
@@ -145,20 +155,39 @@ def encode(values: NDArray[np.float32], encoding: str) -> NDArray:
     return codes
 
 
-def decode(stored: NDArray, encoding: str, shape: tuple[int, ...]) -> NDArray:
-    """Return the values of a stored array: the array itself, or float32 of this shape when it was encoded.
+def decode(stored: NDArray, encoding: str, shape: tuple[int, ...], dtype: str = "<f4") -> NDArray:
+    """Return the values of a stored array: the array itself, or values of this shape and dtype when it was encoded.
+
+    ValueError where deflated bytes are damaged, or hold another number of values.
 
     >>> decode(encode(np.array([1, 0, 1], np.float32), "bits"), "bits", (3,))
     array([1., 0., 1.], dtype=float32)
     """
     if encoding == "fixed16":
         values = _fixed16_values()[stored]
+    elif encoding == "deflate":
+        codes = _inflated(stored, shape)
+        values = codes.astype(dtype) if np.dtype(dtype).kind == "i" else _fixed16_values()[codes.view("<u2")]
     elif encoding == "bits":
         values = np.unpackbits(stored, count=math.prod(shape)).astype(np.float32).reshape(shape)
     else:
         return stored
     values.flags.writeable = False
     return values
+
+
+def _inflated(stored: NDArray, shape: tuple[int, ...]) -> NDArray[np.int16]:
+    size = 2 * math.prod(shape)
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(stored.tobytes(), size + 1)  # never more, whatever the bytes say
+    except zlib.error as error:
+        raise ValueError(f"cannot be inflated: {error}") from None
+    if len(data) != size or not unpacker.eof or unpacker.unused_data:
+        raise ValueError(f"does not inflate to {size} bytes")
+    planes = np.frombuffer(data, np.uint8).reshape(2, -1)
+    moved = (*shape[-1:], *shape[:-1])
+    return np.ascontiguousarray(np.moveaxis(np.ascontiguousarray(planes.T).view("<i2").reshape(moved), 0, -1))
 
 
 @functools.cache

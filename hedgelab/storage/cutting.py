@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgelab.storage.columns import COLUMNS, ENCODED
+from hedgelab.storage.columns import COLUMNS, ENCODED, MAY_BE_ENCODED
 from hedgelab.storage.errors import TraceError
 from hedgelab.storage.manifest import Manifest
 from hedgelab.storage.recording import TraceWriter
@@ -31,9 +31,11 @@ def save_trace(
 ) -> Trace:
     """See `Trace.save`."""
     if isinstance(encodings, str):
-        if encodings != "compact":
-            raise TraceError(f'encodings: is {encodings!r}; allowed: "compact", or a mapping from columns to encodings')
-        encodings = compact_encodings(trace)
+        if encodings not in ("compact", "deflate"):
+            raise TraceError(
+                f'encodings: is {encodings!r}; allowed: "compact", "deflate", or a mapping from columns to encodings'
+            )
+        encodings = compact_encodings(trace) if encodings == "compact" else dict.fromkeys(MAY_BE_ENCODED, encodings)
     if rows_per_shard is not None and rows_per_shard < 1:
         raise TraceError(f"rows_per_shard: is {rows_per_shard}; allowed: at least 1, or None for one shard")
     ids, counts = np.unique(trace.sequence_id, return_counts=True)

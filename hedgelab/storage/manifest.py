@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from hedgelab.storage.columns import COLUMNS, ENCODED, STOPS
+from hedgelab.storage.columns import COLUMNS, ENCODED, MAY_BE_ENCODED, STOPS
 from hedgelab.storage.errors import TraceError
 from hedgelab.storage.typed_json import JSON, UNREAD, Rule, between, one_of, pattern, read, seal, to_document, unseal
 
@@ -119,7 +119,7 @@ class Manifest:
     target_processing: Processing
     drafters: tuple[Drafter, ...]
     domains: tuple[Name, ...]
-    encodings: dict[str, str]  # one of columns.ENCODINGS for each of columns.ENCODED
+    encodings: dict[str, str]  # one of columns.ENCODINGS for each of columns.ENCODED; others are stored as they are
     logits: Count  # M of the top-M record, 0: none
     seed: Annotated[int, between(0, 2**56 - 1)]  # what hedgelab.coins accepts
     versions: dict[str, str]
@@ -241,9 +241,11 @@ def _problems_between(manifest: Manifest) -> Iterator[str]:
             encoding, allowed = manifest.encodings.get(name), COLUMNS[name].encodings
             if encoding not in (*allowed, UNREAD):
                 yield f"manifest.encodings.{name}: is {encoding!r}; allowed: one of {', '.join(allowed)}"
-        for name in manifest.encodings:
-            if name not in ENCODED:
-                yield f"manifest.encodings.{name}: unknown column; allowed: {', '.join(ENCODED)}"
+        for name, encoding in manifest.encodings.items():
+            if name not in MAY_BE_ENCODED:
+                yield f"manifest.encodings.{name}: unknown column; allowed: {', '.join(MAY_BE_ENCODED)}"
+            elif name not in ENCODED and encoding not in (*COLUMNS[name].encodings, UNREAD):
+                yield f"manifest.encodings.{name}: is {encoding!r}; allowed: {', '.join(COLUMNS[name].encodings)}"
     for i, shard in enumerate(manifest.shards):
         # no other name is possible, so no path can lead out of the folder
         if shard.file not in (shard_name(i), UNREAD):

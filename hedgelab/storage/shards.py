@@ -164,7 +164,10 @@ def _match(tensors: dict[str, Tensor], shard: Shard, manifest: Manifest) -> tupl
         dtype, stored_shape = stored_as(column, manifest.encoding(column.name), shape)
         if tensor.dtype != dtype:
             problems.append(f"tensor {column.name!r}: is {tensor.dtype}; the manifest asks for {dtype}")
-        if tensor.shape != stored_shape:
+        if stored_shape is None:
+            if len(tensor.shape) != 1:
+                problems.append(f"tensor {column.name!r}: has {len(tensor.shape)} dimensions; allowed: 1")
+        elif tensor.shape != stored_shape:
             problems.append(f"tensor {column.name!r}: has shape {tensor.shape}; the manifest asks for {stored_shape}")
     return sizes, problems
 
