@@ -239,7 +239,7 @@ def test_an_index_says_what_it_was_made_from(target):
     one = Retrieval("one", COLD, 6, TreeOptions("", domains=("a",)), store, target).describe()
     assert (one.kind, one.rule, one.depth) == ("retrieval", "tree", 6)
     assert one.details == {
-        "longest": 16, "shortest": 1, "matches": 512, "nodes": 24, "domains": ["a"], "texts_sha256": "f" * 64,
+        "longest": 16, "shortest": 1, "matches": 256, "nodes": 24, "domains": ["a"], "texts_sha256": "f" * 64,
         "texts": 1, "prompts": False, "indexed_tokens": 3, "vocabulary": 2,
     }  # fmt: skip
     both = RetrievalChain("both", SOFT, Options("", prompts=True), store, target).describe()
@@ -337,8 +337,8 @@ def test_an_independent_slow_run_agrees(home, tmp_path, temperature):
     trained = Texts.load(home / "train")
     own = [trained.token[b:e].tolist() for b, e in zip(trained.begin, trained.offsets[1:], strict=True)]
     only_a = [text for text, domain in zip(own, trained.domain, strict=True) if trained.domains[domain] == "a"]
-    rest, rest_a = NaiveRetrieval(own, 16, 1, 20), NaiveRetrieval(only_a, 2, 1, 512)
-    chain = NaiveRetrieval(own, 16, 2, 512)
+    rest, rest_a = NaiveRetrieval(own, 16, 1, 20), NaiveRetrieval(only_a, 2, 1, 256)
+    chain = NaiveRetrieval(own, 16, 2, 256)
     assert [drafter.rule for drafter in trace.manifest.drafters] == ["tree", "tree", "chain"]
     seen: Counter = Counter()
     for s, begin, end in rows_of(trace):

@@ -6,8 +6,8 @@ new method for on-line string searches" (order by prefix doubling); only groups 
 again, as in Larsson and Sadakane 2007, "Faster suffix sorting".
 
 Texts stand one behind the other with END behind each. END is no token, smaller than all, and where a suffix ends: none
-reaches into the next text. Measured on one core: 10^7 tokens with the frequencies of words take half a minute and
-0.9 GB while they are sorted, 80 MB afterwards.
+reaches into the next text. Measured on one core: 10^7 tokens with the frequencies of words take 7 CPU-seconds, four
+copies of every text 16, a single token repeated 19, and at most 0.8 GB; 80 MB stay.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ class Options:
         whether their prompts belong to the index, or the target's own tokens alone
     packages : texts of installed packages, see `traces.package_texts`
     longest, shortest : lengths of the suffixes tried, in tokens; matches : most occurrences read
+
+    On the texts of the bundled traces neither prompts nor packages made more drafts accepted than the own tokens did.
     """
 
     texts: str | None = None
@@ -55,7 +57,7 @@ class Options:
     packages: tuple[Annotated[str, one_of(PACKAGES)], ...] = ()
     longest: Annotated[int, between(1, 64)] = 16
     shortest: Annotated[int, between(1, 64)] = 1
-    matches: Annotated[int, between(1, 2**16)] = 512
+    matches: Annotated[int, between(1, 2**16)] = 256
 
 
 @dataclass(frozen=True)
@@ -170,8 +172,8 @@ class Index:
                 continue  # where the longer suffix occurs, and nowhere else
             read = end - first
             behind = self._array.behind(span, length, k, self.options.matches)
-            # fewer than `nodes` of them are in the tree, so that twice as many suffice to fill it
-            tokens, parents, counts = draft_tree(behind, 2 * nodes)
+            # so many fill the tree, however many of them it holds already
+            tokens, parents, counts = draft_tree(behind, nodes)
             if tokens and not draft.tokens:
                 draft.match, draft.share = length, counts[0] / np.count_nonzero(behind[:, 0] != END)
             own: list[int] = []  # places in the tree
@@ -215,7 +217,9 @@ def draft_tree(behind: NDArray[np.int32], nodes: int) -> tuple[list[int], list[i
     begin = np.flatnonzero(differs.T)
     depth, row = np.divmod(begin, m)
     token = behind[row, depth].astype(np.int64)
-    count = np.diff(begin, append=m * k)
+    count = np.empty_like(begin)
+    np.subtract(begin[1:], begin[:-1], out=count[:-1])
+    count[-1] = m * k - begin[-1]
     order = (((m - count) * k + depth) << int(token.max() + 1).bit_length() | token) * m + row
     order[token == END] = np.iinfo(np.int64).max
     best = np.argpartition(order, nodes)[:nodes] if nodes < len(order) else np.arange(len(order))
