@@ -5,10 +5,18 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hedgelab import acceptance
+from hedgelab.storage.manifest import Processing
+from tests.sizes import few
+from tests.strategies import seeds
+from traces.acceptance import alpha_gamma as chain_alpha_gamma
+from traces.acceptance import several_alpha_gamma
+from traces.heads import index_of
+from traces.sampling import Dense, OneHot, Reduced, process
 
 
 def path_laws(seed, vocabulary, shape):
@@ -176,3 +184,248 @@ def test_fresh_drafts_at_every_node_are_recursive_rejection_at_every_depth(vocab
         return np.where(gone, 0, alpha), np.where(gone, np.nan, gamma)
 
     assert assert_is_the_sampler(law, round_law(law, vocabulary, k, m, fresh=True), k, alpha_gamma) >= 1
+
+
+def simulate(rng, law, k, m):
+    """One text of k + 1 tokens and the accepted drafts of the round that began it: draws and coins, nothing else."""
+    drafted = []
+    for _ in range(m):
+        sequence = ()
+        for _ in range(k):
+            q = law(sequence)[1]
+            sequence += (int(rng.choice(len(q), p=q)),)
+        drafted.append(sequence)
+    text = ()
+    while len(text) < k:
+        p, q = law(text)
+        taken, left = None, p
+        for sequence in drafted:
+            if sequence[: len(text)] != text:
+                continue
+            y = sequence[len(text)]
+            if rng.random() * q[y] < left[y]:
+                taken = y
+                break
+            left = np.maximum(left - q, 0)
+            left = left / left.sum()
+        if taken is None:
+            text += (int(rng.choice(len(left), p=left)),)
+            break
+        text += (taken,)
+    accepted = len(text) if taken is not None else len(text) - 1
+    while len(text) <= k:
+        p = law(text)[0]
+        text += (int(rng.choice(len(p), p=p)),)
+    return text, accepted
+
+
+@pytest.mark.parametrize(("m", "k"), [(4, 4), (9, 3)])
+def test_alpha_and_gamma_of_simulated_rounds(m, k):
+    """Path-dependent laws of 12 tokens: off by 4 standard errors with probability 6.3e-5 each, 24 numbers, seed fixed.
+
+    Given the text and that a round goes on, it goes on once more with probability alpha, whatever alpha was before; and
+    the tokens are p's.
+    """
+    rng, vocabulary, rounds = np.random.default_rng(17), 12, few(3000, 300)
+    noise = path_laws(3, vocabulary, "mixed")
+
+    def law(path):  # the drafter knows something of the target
+        p, q = noise(path)
+        return p, 0.5 * p + 0.5 * q
+
+    off = {name: [] for d in range(k) for name in (("all", d), ("late", d), ("gamma", d))}
+    tokens = [[] for _ in range(k + 1)]
+    last = []
+    for _ in range(rounds):
+        text, accepted = simulate(rng, law, k, m)
+        p, q = (np.array([law(text[:d])[i] for d in range(k)]) for i in (0, 1))
+        alpha, gamma = acceptance.sequences(p, q, text[:k], m)
+        for d in range(min(accepted + 1, k)):
+            off["all", d].append(float(accepted > d) - alpha[d])
+            off["gamma", d].append(float(accepted > d) - gamma[d])
+            if d and alpha[d - 1] < 0.9:
+                off["late", d].append(float(accepted > d) - alpha[d])
+        for d, token in enumerate(text):
+            chance = law(text[:d])[0]
+            tokens[d].append(np.log(chance[token]) - np.sum(chance * np.log(np.maximum(chance, 1e-300))))
+        last.append(accepted)
+    assert set(last) == set(range(k + 1))
+    for name, values in [*off.items(), *enumerate(tokens)]:
+        if len(values) > 30:
+            assert abs(np.mean(values)) <= 4 * np.std(values) / np.sqrt(len(values)), name
+    assert sum(len(values) > few(100, 20) for values in off.values()) >= 2 * k
+
+
+# --- numpy: shapes, extremes, errors -------------------------------------------------------------------------------
+
+
+def test_one_sequence_is_the_chain_and_one_depth_is_recursive_rejection():
+    rng = np.random.default_rng(0)
+    p, q = rng.dirichlet(np.ones(5), (2, 7, 3))
+    token = rng.integers(0, 5, (7, 3))
+    for got, want in zip(acceptance.sequences(p, q, token, 1), acceptance.chain(p, q, token), strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-14)
+    for m in (2, 5, 16):
+        got = acceptance.sequences(p[:, :1], q[:, :1], token[:, :1], m)
+        for value, want in zip(got, acceptance.recursive(p[:, 0], q[:, 0], token[:, 0], m), strict=True):
+            np.testing.assert_allclose(value[:, 0], want, atol=1e-14)
+
+
+def test_more_sequences_are_accepted_more_and_fresh_drafts_most():
+    rng = np.random.default_rng(1)
+    p, q = rng.dirichlet(np.ones(6), (2, 40, 4))
+    token = rng.integers(0, 6, (40, 4))
+    before = np.zeros((40, 4))
+    for m in (1, 2, 3, 8):
+        alpha, _ = acceptance.sequences(p, q, token, m)
+        fresh, _ = acceptance.recursive(p, q, token, m)
+        reach, of_fresh = np.cumprod(alpha, axis=1), np.cumprod(fresh, axis=1)
+        assert (before <= reach + 1e-12).all()
+        assert (reach <= of_fresh + 1e-12).all()
+        assert m == 1 or (reach < of_fresh - 1e-6).any()
+        before = reach
+
+
+def test_equal_laws_certain_laws_and_paths_that_nobody_drafts():
+    same = np.array([[0.6, 0.3, 0.1]] * 3)
+    for m in (1, 3, 40):
+        for value in acceptance.sequences(same, same, [2, 0, 1], m):
+            np.testing.assert_allclose(value, 1, atol=1e-12)
+    one = np.eye(3)
+    alpha, gamma = acceptance.sequences(same, one[[0, 0, 1]], [0, 1, 1], 5)  # equal drafts are one draft
+    np.testing.assert_allclose(alpha, [1, 0, 0], atol=1e-14)
+    np.testing.assert_allclose(gamma, [0.6, 0.6, np.nan], atol=1e-14)
+    alpha, gamma = acceptance.sequences(one[[0, 1, 2]], same, [0, 1, 2], 2)  # a certain target
+    np.testing.assert_allclose(alpha, gamma, atol=1e-14)
+    # .6 and a second chance; then the second one survived an accepted first one with probability .6, and so on
+    two = 0.6 / (1 - 0.4**2) * 0.6
+    assert alpha[:2] == pytest.approx([1 - 0.4**2, 0.3 + two * 0.7 * 0.3], abs=1e-12)
+    for tiny in (1e-12, 1e-300, 5e-324):
+        alpha, gamma = acceptance.sequences([[tiny, 1.0]] * 2, [[0.5, 0.5]] * 2, [0, 0], 16)
+        np.testing.assert_allclose(alpha, 1)
+        alpha, gamma = acceptance.sequences([[0.5, 0.5]] * 2, [[tiny, 1.0]] * 2, [0, 0], 16)
+        assert np.isfinite(alpha).all()
+        assert alpha[0] > 0
+        assert 0 < gamma[1] <= 1
+
+
+def test_sequences_broadcast():
+    rng = np.random.default_rng(2)
+    p, q = rng.dirichlet(np.ones(4), (5, 1, 3)), rng.dirichlet(np.ones(4), (2, 1))
+    token = rng.integers(0, 4, (5, 2, 3))
+    alpha, gamma = acceptance.sequences(p, q, token, 3)
+    assert alpha.shape == gamma.shape == (5, 2, 3)
+    one = acceptance.sequences(p[4, 0], np.tile(q[1], (3, 1)), token[4, 1], 3)
+    np.testing.assert_allclose(alpha[4, 1], one[0], atol=1e-15)
+    np.testing.assert_allclose(gamma[4, 1], one[1], atol=1e-15)
+    assert acceptance.sequences(p, q, token, 2000)[0].max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (([0.5, 0.5], [0.5, 0.5], 0, 2), "axis of depths"),
+        (([[0.5, 0.5]], [[0.5, 0.5]], [0], 0), "drafts must be a whole number of at least 1, got 0"),
+        (([[0.5, 0.5]], [[0.5, 0.5]], [0], True), "drafts must be"),
+        (([[0.5, 0.5]], [[0.5, 0.6]], [0], 2), r"q\[0\] sums to 1.1"),
+        (([[0.5, 0.5]], [[0.5, 0.5]], [2], 2), r"token must lie in \[0, 1\]"),
+        (([[0.0, 1.0]], [[0.5, 0.5]], [0], 2), "probability 0 under p"),
+    ],
+)
+def test_what_sequences_refuse(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        acceptance.sequences(*arguments)
+
+
+# --- torch ---------------------------------------------------------------------------------------------------------
+
+V, KEPT = 9, [1, 2, 5, 7, 8]
+HOWS = [Processing(1.0), Processing(0.7, 3), Processing(1.3, 0, 0.8), Processing(0.0)]
+
+
+def wide(law, row):
+    """One row of a law over all ids, float64, scaled."""
+    if isinstance(law, OneHot):
+        return np.eye(V)[int(law.token[row])]
+    out = np.zeros(V)
+    out[slice(None) if isinstance(law, Dense) else law.ids.numpy()] = law.probs[row].double().numpy()
+    return out / out.sum()
+
+
+def logits(rng, *shape):
+    """Logits with ties, wide gaps and some ids of probability 0."""
+    values = rng.choice([1.0, 3.0, 9.0]) * np.round(rng.normal(size=shape), 1)
+    values[..., 1:] = np.where(rng.random((*shape[:-1], shape[-1] - 1)) < 0.15, -np.inf, values[..., 1:])
+    return torch.tensor(values, dtype=torch.float32)
+
+
+@given(
+    seeds, st.sampled_from(HOWS), st.sampled_from(HOWS), st.booleans(), st.booleans(), st.integers(1, 16),
+    st.integers(1, 4),
+)  # fmt: skip
+@example(5, HOWS[0], HOWS[3], False, True, 16, 3)
+@example(6, HOWS[3], HOWS[0], True, False, 16, 3)
+@settings(max_examples=few(60, 5))
+def test_torch_equals_numpy_on_every_round_of_a_text(seed, p_how, q_how, reduced, flat, m, k):
+    rng = np.random.default_rng(seed)
+    batch, rows, ids = 3, k + 3, torch.tensor(KEPT)
+    index = index_of(ids, V)
+    fresh = torch.zeros(batch, 1, m, dtype=torch.float64)
+    fresh[..., -1] = 1
+    survivors = fresh[:, :0]
+    laws, tokens, got = [], [], []
+    for t in range(rows):
+        begun = min(t + 1, k)
+        p = process(logits(rng, batch, V), p_how)
+        depths = 1 if flat else begun
+        values = logits(rng, batch * depths, len(KEPT) if reduced else V)
+        q = process(values, q_how, ids, index) if reduced else process(values, q_how)
+        assert isinstance(q, OneHot if q_how.temperature == 0 else Reduced if reduced else Dense)
+        # often a token that the drafter gives some probability
+        token = torch.tensor(
+            [rng.choice(V, p=(0.2 * x + 0.8 * x * y / max((x * y).sum(), 1e-9)) / (0.2 + 0.8 * ((x * y).sum() > 1e-9)))
+             for x, y in ((wide(p, b), np.sign(wide(q, b * depths))) for b in range(batch))]
+        )  # fmt: skip
+        survivors = torch.cat([fresh, survivors], 1)[:, :k]
+        alpha, gamma, survivors = several_alpha_gamma(p, q, token, survivors)
+        assert alpha.dtype == gamma.dtype == torch.float32
+        assert alpha.shape == gamma.shape == (batch, begun)
+        laws.append((p, q, depths))
+        tokens.append(token)
+        got.append((alpha, gamma))
+    for start in range(rows - k + 1):
+        for b in range(batch):
+            through = range(start, start + k)
+            p = np.array([wide(laws[t][0], b) for t in through])
+            q = np.array([wide(laws[t][1], b * laws[t][2] + (0 if flat else t - start)) for t in through])
+            want = acceptance.sequences(p, q, [int(tokens[t][b]) for t in through], m)
+            for which in (0, 1):
+                have = [float(got[t][which][b, t - start]) for t in through]
+                np.testing.assert_allclose(have, want[which], atol=3e-6)
+
+
+@given(seeds, st.sampled_from(HOWS), st.sampled_from(HOWS), st.booleans())
+@settings(max_examples=few(30, 5))
+def test_one_draft_is_the_chain_bit_for_bit(seed, p_how, q_how, reduced):
+    rng, ids = np.random.default_rng(seed), torch.tensor(KEPT)
+    p = process(logits(rng, 4, V), p_how)
+    values = logits(rng, 8, len(KEPT) if reduced else V)
+    q = process(values, q_how, ids, index_of(ids, V)) if reduced else process(values, q_how)
+    token = torch.tensor([int(wide(p, b).argmax()) for b in range(4)])
+    alpha, gamma, after = several_alpha_gamma(p, q, token, torch.ones(4, 2, 1, dtype=torch.float64))
+    want = chain_alpha_gamma(p, q, token)
+    assert torch.equal(alpha.flatten(), want[0])
+    assert torch.equal(gamma.flatten(), want[1])
+    assert torch.equal(after[..., 0] > 0, alpha > 0)
+
+
+def test_equal_laws_are_accepted_exactly_on_the_full_vocabulary():
+    values = torch.randn(2, 49152, generator=torch.Generator().manual_seed(0)) * 4
+    law = process(values, Processing(1.0))
+    survivors = torch.zeros(2, 3, 16, dtype=torch.float64)
+    survivors[..., -1] = 1
+    for _ in range(3):
+        alpha, gamma, survivors = several_alpha_gamma(law, law, law.probs.argmax(-1), survivors)
+        assert bool((alpha == 1).all())
+        assert bool((gamma == 1).all())
+        torch.testing.assert_close(survivors.sum(-1), torch.ones(2, 3, dtype=torch.float64))
