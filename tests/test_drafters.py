@@ -186,7 +186,7 @@ def test_other_tokenizers_are_refused_by_content(target, tmp_path):
 
 
 def test_every_kind_is_registered():
-    assert sorted(KINDS) == ["causal", "exit", "head", "lookup", "ngram", "truncated"]
+    assert sorted(KINDS) == ["causal", "exit", "head", "lookup", "ngram", "several", "tree", "truncated"]
 
 
 def test_paths_begin_at_the_configuration(target, tmp_path):

@@ -1,6 +1,8 @@
 """Several drafted sequences: the numpy rule against the whole sampler, the torch rule against numpy, recorded rows."""
 
+import functools
 import itertools
+import math
 from collections import defaultdict
 
 import numpy as np
@@ -11,12 +13,18 @@ from hypothesis import strategies as st
 
 from hedgelab import acceptance
 from hedgelab.storage.manifest import Processing
+from hedgelab.trace import open_trace
 from tests.sizes import few
 from tests.strategies import seeds
+from tests.strategies_recording import WORDS, NaiveHead, naive_law, tiny_checkpoint, tiny_head, tiny_prompts
+from tests.test_collect import config_of, rows_of, text_of
 from traces.acceptance import alpha_gamma as chain_alpha_gamma
 from traces.acceptance import several_alpha_gamma
+from traces.collect import collect
+from traces.config import ConfigError
 from traces.heads import index_of
 from traces.sampling import Dense, OneHot, Reduced, process
+from traces.targets import load_target
 
 
 def path_laws(seed, vocabulary, shape):
@@ -186,14 +194,17 @@ def test_fresh_drafts_at_every_node_are_recursive_rejection_at_every_depth(vocab
     assert assert_is_the_sampler(law, round_law(law, vocabulary, k, m, fresh=True), k, alpha_gamma) >= 1
 
 
+def drawn(rng, law):
+    return int(min(np.searchsorted(np.cumsum(law), rng.random(), side="right"), np.flatnonzero(law)[-1]))
+
+
 def simulate(rng, law, k, m):
     """One text of k + 1 tokens and the accepted drafts of the round that began it: draws and coins, nothing else."""
     drafted = []
     for _ in range(m):
         sequence = ()
         for _ in range(k):
-            q = law(sequence)[1]
-            sequence += (int(rng.choice(len(q), p=q)),)
+            sequence += (drawn(rng, law(sequence)[1]),)
         drafted.append(sequence)
     text = ()
     while len(text) < k:
@@ -209,37 +220,36 @@ def simulate(rng, law, k, m):
             left = np.maximum(left - q, 0)
             left = left / left.sum()
         if taken is None:
-            text += (int(rng.choice(len(left), p=left)),)
+            text += (drawn(rng, left),)
             break
         text += (taken,)
     accepted = len(text) if taken is not None else len(text) - 1
     while len(text) <= k:
-        p = law(text)[0]
-        text += (int(rng.choice(len(p), p=p)),)
+        text += (drawn(rng, law(text)[0]),)
     return text, accepted
 
 
 @pytest.mark.parametrize(("m", "k"), [(4, 4), (9, 3)])
 def test_alpha_and_gamma_of_simulated_rounds(m, k):
-    """Path-dependent laws of 12 tokens: off by 4 standard errors with probability 6.3e-5 each, 24 numbers, seed fixed.
+    """Path-dependent laws of 6 tokens: off by 4 standard errors with probability 6.3e-5 each, 29 numbers, seed fixed.
 
     Given the text and that a round goes on, it goes on once more with probability alpha, whatever alpha was before; and
     the tokens are p's.
     """
-    rng, vocabulary, rounds = np.random.default_rng(17), 12, few(3000, 300)
+    rng, vocabulary, rounds = np.random.default_rng(17), 6, few(3000, 300)
     noise = path_laws(3, vocabulary, "mixed")
 
+    @functools.cache
     def law(path):  # the drafter knows something of the target
         p, q = noise(path)
         return p, 0.5 * p + 0.5 * q
 
     off = {name: [] for d in range(k) for name in (("all", d), ("late", d), ("gamma", d))}
     tokens = [[] for _ in range(k + 1)]
-    last = []
-    for _ in range(rounds):
-        text, accepted = simulate(rng, law, k, m)
-        p, q = (np.array([law(text[:d])[i] for d in range(k)]) for i in (0, 1))
-        alpha, gamma = acceptance.sequences(p, q, text[:k], m)
+    played = [simulate(rng, law, k, m) for _ in range(rounds)]
+    p, q = (np.array([[law(text[:d])[i] for d in range(k)] for text, _ in played]) for i in (0, 1))
+    alphas, gammas = acceptance.sequences(p, q, np.array([text[:k] for text, _ in played]), m)
+    for (text, accepted), alpha, gamma in zip(played, alphas, gammas, strict=True):
         for d in range(min(accepted + 1, k)):
             off["all", d].append(float(accepted > d) - alpha[d])
             off["gamma", d].append(float(accepted > d) - gamma[d])
@@ -248,8 +258,7 @@ def test_alpha_and_gamma_of_simulated_rounds(m, k):
         for d, token in enumerate(text):
             chance = law(text[:d])[0]
             tokens[d].append(np.log(chance[token]) - np.sum(chance * np.log(np.maximum(chance, 1e-300))))
-        last.append(accepted)
-    assert set(last) == set(range(k + 1))
+    assert {accepted for _, accepted in played} == set(range(k + 1))
     for name, values in [*off.items(), *enumerate(tokens)]:
         if len(values) > 30:
             assert abs(np.mean(values)) <= 4 * np.std(values) / np.sqrt(len(values)), name
@@ -381,11 +390,12 @@ def test_torch_equals_numpy_on_every_round_of_a_text(seed, p_how, q_how, reduced
         values = logits(rng, batch * depths, len(KEPT) if reduced else V)
         q = process(values, q_how, ids, index) if reduced else process(values, q_how)
         assert isinstance(q, OneHot if q_how.temperature == 0 else Reduced if reduced else Dense)
-        # often a token that the drafter gives some probability
-        token = torch.tensor(
-            [rng.choice(V, p=(0.2 * x + 0.8 * x * y / max((x * y).sum(), 1e-9)) / (0.2 + 0.8 * ((x * y).sum() > 1e-9)))
-             for x, y in ((wide(p, b), np.sign(wide(q, b * depths))) for b in range(batch))]
-        )  # fmt: skip
+        token = torch.empty(batch, dtype=torch.int64)
+        for b in range(batch):
+            chance = wide(p, b)
+            drafted = chance * (wide(q, b * depths) > 0)  # mostly a token that can be drafted
+            chance = drafted if drafted.any() and rng.random() < 0.8 else chance
+            token[b] = int(rng.choice(V, p=chance / chance.sum()))
         survivors = torch.cat([fresh, survivors], 1)[:, :k]
         alpha, gamma, survivors = several_alpha_gamma(p, q, token, survivors)
         assert alpha.dtype == gamma.dtype == torch.float32
@@ -429,3 +439,125 @@ def test_equal_laws_are_accepted_exactly_on_the_full_vocabulary():
         assert bool((alpha == 1).all())
         assert bool((gamma == 1).all())
         torch.testing.assert_close(survivors.sum(-1), torch.ones(2, 3, dtype=torch.float64))
+
+
+# --- recorded ------------------------------------------------------------------------------------------------------
+
+IDS = sorted({0, *range(3, WORDS, 2)})
+MADE = {"deep": ("eagle", (0, 2, 3)), "cut": ("truncated", (2,))}
+OVER = [
+    {"name": "deep", "kind": "head", "options": {"checkpoint": "deep"}},
+    {"name": "cut", "kind": "truncated", "options": {"checkpoint": "cut"}},
+]
+READ = [(over, drafts, form) for over in MADE for drafts, form in ((4, "nodes"), (4, "sequences"), (1, "nodes"))]
+
+
+def several(over, drafts, form, how):
+    options = {"over": over, "drafts": drafts, "form": form}
+    return {"name": f"{over}-{drafts}-{form}", "kind": "several", "processing": how, "options": options}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("several")
+    tiny_checkpoint(folder / "target", rows=WORDS + 6)
+    tiny_prompts(folder / "prompts.jsonl", 6)
+    target = load_target(str(folder / "target"))
+    for name, (kind, taps) in MADE.items():
+        tiny_head(folder / name, target, kind, taps, IDS)
+    return folder
+
+
+def slow_rounds(home, target, trace, p_how, q_how):
+    """Yield (over, row, p (D, V), q (D, V), path (D,), how near a cut was) of every round: one by one, float64."""
+    heads = {name: NaiveHead(home / name, target, *MADE[name]) for name in MADE}
+    for s, begin, end in rows_of(trace):
+        prompt, own = text_of(trace, s)
+        text = [*prompt, *own]
+        with torch.inference_mode():
+            logits = target.model(torch.tensor([text])).logits[0, :, :WORDS].double().numpy()
+        laws = [naive_law(row, **p_how) for row in logits]
+        for name, head in heads.items():
+            known = head.read(text)
+            for row in range(begin, end):
+                first, depth = len(prompt) + row - begin, min(trace.k, end - row)
+                if name == "deep":
+                    drafted = head.draft(text, first, depth, *known)
+                else:  # its law depends on the prefix alone
+                    drafted = [head.draft(text, first + d, 1, *known)[0] for d in range(depth)]
+                q = np.full((depth, WORDS), -math.inf)
+                q[:, head.ids] = drafted
+                q, edges = zip(*(naive_law(values, **q_how) for values in q), strict=True)
+                if q_how["temperature"] == 0:
+                    edges = [np.diff(np.sort(values)[-2:])[0] for values in drafted]
+                p = np.array([laws[first + d][0] for d in range(depth)])
+                near = min(*edges, *(laws[first + d][1] for d in range(depth)))
+                yield name, row, p, np.array(q), text[first + 1 : first + 1 + depth], near
+
+
+@pytest.mark.parametrize(
+    ("p_how", "q_how"),
+    [
+        ({"temperature": 0.8}, {"temperature": 1.2}),
+        ({"temperature": 1.6}, {"temperature": 0.9, "top_k": 9}),  # EOS comes often: texts end early, rows move
+        ({"temperature": 0.9}, {"temperature": 0.0}),
+        ({"temperature": 0.0}, {"temperature": 0.8}),
+        ({"temperature": 0.0}, {"temperature": 0.0}),
+    ],
+)
+def test_recorded_rounds_are_those_of_a_slow_run(home, tmp_path, p_how, q_how):
+    """Both forms over laws with and without depths, with a processing of their own; within 2e-4."""
+    how = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}  # of the drafters that are read: another one
+    drafters = [*OVER, *(several(*read, {"top_k": 0, "top_p": 1.0, **q_how}) for read in READ)]
+    collect(config_of(home, p_how, how, drafters=drafters, max_new_tokens=13, batch=4), {}, tmp_path / "t")
+    trace = open_trace(tmp_path / "t")
+    assert trace.check() == []
+    compared = near = unreachable = 0
+    for over, row, p, q, path, edge in slow_rounds(home, load_target(str(home / "target")), trace, p_how, q_how):
+        if edge < 2e-5:
+            near += 1
+            continue
+        for drafts, form in ((4, "nodes"), (4, "sequences"), (1, "nodes")):
+            i = trace.drafters.index(f"{over}-{drafts}-{form}")
+            certain = q_how["temperature"] == 0
+            rule = acceptance.recursive if form == "nodes" and not certain else acceptance.sequences
+            want = rule(p, q, path, drafts)
+            for values, expected in zip((trace.alpha, trace.gamma), want, strict=True):
+                got = [float(values[row + d, d, i]) for d in range(len(path))]
+                np.testing.assert_allclose(got, expected, atol=2e-4, err_msg=f"{over} {form} {row}")
+            compared += len(path)
+            unreachable += np.isnan(want[1]).sum()
+    assert compared > 500
+    assert near < compared / 60
+    assert unreachable > 0
+    assert (trace.proposed[:, -3:] == trace.k).all()
+
+
+def test_one_draft_at_every_node_is_recorded_like_the_drafter_itself(home, tmp_path):
+    how = {"temperature": 0.9}
+    drafters = [*OVER, several("deep", 1, "nodes", how), several("cut", 1, "nodes", how)]
+    collect(config_of(home, {"temperature": 0.8}, how, drafters=drafters, max_new_tokens=12), {}, tmp_path / "t")
+    trace = open_trace(tmp_path / "t")
+    for _, begin, end in rows_of(trace):
+        for t in range(begin, end):
+            begun = min(t - begin + 1, trace.k)
+            for values in (trace.alpha, trace.gamma):
+                np.testing.assert_array_equal(values[t, :begun, 2], values[t, :begun, 0])
+                np.testing.assert_array_equal(values[t, :begun, 3], np.repeat(values[t, :1, 1], begun))
+    np.testing.assert_array_equal(trace.confidence[:, 2:], trace.confidence[:, :2])
+
+
+def test_the_manifest_says_what_was_drafted_and_options_are_checked(home, tmp_path):
+    how = {"temperature": 0.5}
+    drafters = [OVER[0], several("deep", 16, "sequences", how), several("deep", 2, "nodes", {"temperature": 0.0})]
+    config = config_of(home, {"temperature": 1.0}, how, drafters=drafters, max_new_tokens=4, k=3)
+    collect(config, {}, tmp_path / "t")
+    about = open_trace(tmp_path / "t").manifest.drafters[1]
+    assert (about.kind, about.rule, about.depth) == ("several", "recursive", 3)
+    assert about.processing.temperature == 0.5
+    assert about.details == {"over": "deep", "drafts": 16, "form": "sequences"}
+    for wrong, words in (({"drafts": 17}, "drafts"), ({"drafts": 0}, "drafts"), ({"form": "tree"}, "nodes")):
+        entry = several("deep", 2, "nodes", how)
+        entry["options"] |= wrong
+        with pytest.raises(ConfigError, match=words):
+            config_of(home, how, how, drafters=[OVER[0], entry])
