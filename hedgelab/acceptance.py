@@ -5,12 +5,14 @@ r"""Acceptance of a draft token: alpha given the path's token, gamma given only 
     one_hot       1[x = y]                    p(y)                                     draft is the token y
     tree          1[x in S]                   sum_{v in S} p(v)                        drafts are the tokens S
     recursive     E min(1, C q(x) / p(x))     E sum_v min(p(v), C q(v))                several drafts ~ q, one by one
+    sequences     E min(1, C q(x) / p(x))     E sum_v min(p(v), C q(v))                several drafted sequences
     independent   q(x)                        sum_v p(v) q(v)                          draft ~ q, must equal a sample
 
 p and q are the laws as sampled, after all processing of logits; arrays broadcast over leading axes. Every rule
 outputs x ~ p exactly, and given the output x, it was an accepted draft with probability exactly alpha(x); so always
 E_p alpha = gamma. Leviathan, Kalman and Matias 2023 (Theorem 3.5) for the chain; C is the expected number of drafts
-that are looked at, see `hedgelab.recursive_rejection`. Where only the top of p is recorded alpha and gamma are
+that are looked at, see `hedgelab.recursive_rejection`, and of sequences only those are that equal the path so far, see
+`hedgelab.several_drafts`. Where only the top of p is recorded alpha and gamma are
 intervals, see `hedgelab.truncated_laws`.
 """
 
@@ -21,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hedgelab.laws import at_token, checked_laws, on_path
 from hedgelab.recursive_rejection import recursive
+from hedgelab.several_drafts import sequences
 from hedgelab.truncated_laws import chain_interval, gamma_interval, one_hot_interval, tree_interval
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "one_hot",
     "one_hot_interval",
     "recursive",
+    "sequences",
     "tree",
     "tree_interval",
 ]

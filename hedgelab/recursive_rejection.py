@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from hedgelab._jit import kernel
 from hedgelab.laws import at_token, checked_laws, on_path
 
-__all__ = ["LARGEST_VOCABULARY", "MOST_TUPLES", "recursive"]
+__all__ = ["LARGEST_VOCABULARY", "MOST_TUPLES", "checked_drafts", "recursive"]
 
 LARGEST_VOCABULARY = 64  # without replacement
 MOST_TUPLES = 2**24  # ordered tuples of rejected tokens a row, without replacement; seconds at V = 64
@@ -118,6 +118,17 @@ def without_replacement(p, q, token, drafts, alpha, gamma):
                 level -= 1
 
 
+def checked_drafts(drafts: int) -> int:
+    """Return a number of drafts as int. Raises ValueError for what is no whole number of at least 1.
+
+    >>> checked_drafts(np.int64(2))
+    2
+    """
+    if isinstance(drafts, bool) or not isinstance(drafts, (int, np.integer)) or drafts < 1:
+        raise ValueError(f"drafts must be a whole number of at least 1, got {drafts!r}")
+    return int(drafts)
+
+
 def _inflated(p: NDArray[np.float64], q: NDArray[np.float64], drafts: int) -> NDArray[np.float64]:
     """Return C (...): the expected number of `drafts` i.i.d. drafts that are looked at."""
     looked_at = np.ones(np.broadcast_shapes(p.shape, q.shape)[:-1])
@@ -145,12 +156,11 @@ def recursive(
     [0.5, 1.0, 1.0]
     """
     target, draft = checked_laws(p=p, q=q)
-    if isinstance(drafts, bool) or not isinstance(drafts, (int, np.integer)) or drafts < 1:
-        raise ValueError(f"drafts must be a whole number of at least 1, got {drafts!r}")
+    drafts = checked_drafts(drafts)
     target, draft = (law / law.sum(axis=-1, keepdims=True) for law in (target, draft))
     chance = on_path(target, token)
     if replacement:
-        inflated = _inflated(target, draft, int(drafts))
+        inflated = _inflated(target, draft, drafts)
         alpha = np.minimum(1.0, inflated * at_token(draft, token, "token") / chance)
         return alpha, np.minimum(1.0, np.minimum(target, inflated[..., None] * draft).sum(axis=-1))
 
@@ -161,7 +171,7 @@ def recursive(
             "no cheap closed form is known; use replacement=True for i.i.d. drafts"
         )
     support = int((draft > 0).sum(axis=-1).max())
-    drafts = min(int(drafts), support)
+    drafts = min(drafts, support)
     tuples = math.perm(support, drafts - 1)
     if tuples > MOST_TUPLES:
         raise ValueError(

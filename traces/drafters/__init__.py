@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgelab.storage.manifest import Processing
-from traces.drafters import causal, exit, head, lookup, ngram, retrieval, tree, truncated
+from traces.drafters import causal, exit, head, lookup, ngram, retrieval, several, tree, truncated
 from traces.drafters.base import DeepLaws, Drafter, DrafterError, FlatDrafter
 from traces.targets import Target, load_target
 from traces.texts import Texts
@@ -85,6 +85,10 @@ KINDS: dict[str, Kind] = {
     "head": Kind(
         head.Options,
         lambda name, how, options, at: head.TrainedHead(name, how, at.k, at.path(options.checkpoint), at.target),
+    ),
+    "several": Kind(
+        several.Options,
+        lambda name, how, options, at: several.Several(name, how, at.k, options, at.law_of(name, options.over)),
     ),
     "tree": Kind(
         tree.Options,
