@@ -187,7 +187,7 @@ def test_other_tokenizers_are_refused_by_content(target, tmp_path):
 
 def test_every_kind_is_registered():
     certain = {"lookup", "retrieval", "tree"}
-    assert set(KINDS) == certain | {"causal", "exit", "head", "ngram", "retrieval-chain", "truncated"}
+    assert set(KINDS) == certain | {"causal", "exit", "head", "medusa", "ngram", "retrieval-chain", "truncated"}
 
 
 def test_paths_begin_at_the_configuration(target, tmp_path):
