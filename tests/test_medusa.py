@@ -194,7 +194,7 @@ def test_resuming_ends_with_the_same_bytes(home, tmp_path, monkeypatch):
     how = {"temperature": 0.8}
     config = config_of(home, how, how, drafters=HEADS, max_new_tokens=9)
     collect(config, {}, tmp_path / "whole")
-    row, calls = collecting._Batch.row, [0]
+    row, calls = collecting.Batch.row, [0]
 
     def stop(self, t):
         calls[0] += 1
@@ -203,7 +203,7 @@ def test_resuming_ends_with_the_same_bytes(home, tmp_path, monkeypatch):
         row(self, t)
 
     with monkeypatch.context() as patch:
-        patch.setattr(collecting._Batch, "row", stop)
+        patch.setattr(collecting.Batch, "row", stop)
         with pytest.raises(KeyboardInterrupt):
             collect(config, {}, tmp_path / "t")
     collect(config, {}, tmp_path / "t", resume=True)
