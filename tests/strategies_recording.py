@@ -147,13 +147,13 @@ def tiny_prompts(file: Path, count: int, longest: int = 9, domains=("a", "b")) -
     return file
 
 
-def tiny_head(folder: Path, target, kind: str, taps, ids, *, depth=1, seed=3, **changes) -> Path:
+def tiny_head(folder: Path, target, kind: str, taps, ids, *, depth=1, seed=3, last_token=True, **changes) -> Path:
     """Write a checkpoint with random weights: a head that was never trained, but whose every part matters."""
     from traces.checkpoints import Card, map_hash, save_head, weights_of
     from traces.heads import Head
 
     ids = torch.as_tensor(ids, dtype=torch.int64)
-    head = Head(target, kind, taps, ids, seed)
+    head = Head(target, kind, taps, ids, seed, depth=depth, last_token=last_token)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in head.parameters():
@@ -166,6 +166,8 @@ def tiny_head(folder: Path, target, kind: str, taps, ids, *, depth=1, seed=3, **
         steps=0, seed=seed, training_texts=0, training_tokens=0, tokens_seen=0, heldout_texts=0, heldout_tokens=0,
         acceptance=(),
     )  # fmt: skip
+    if kind == "medusa":
+        card = dataclasses.replace(card, settings={"last_token": last_token})
     folder.mkdir(parents=True, exist_ok=True)
     save_head(folder, weights, dataclasses.replace(card, **changes))
     return folder
@@ -268,4 +270,73 @@ class NaiveHead:
 
     @staticmethod
     def _rms(x, eps=1e-6):
+        return x / np.sqrt((x * x).mean() + eps)
+
+
+def naive_of(folder: Path, target):
+    """The naive twin of a checkpoint of any kind, by its card."""
+    from traces.checkpoints import read_card
+
+    card = read_card(folder)
+    if card.kind == "medusa":
+        return NaiveMedusa(folder, target, card.taps, card.settings["last_token"])
+    return NaiveHead(folder, target, card.kind, card.taps)
+
+
+class NaiveMedusa:
+    """Medusa heads in float64 numpy: one text, one round, one depth at a time. Used like `NaiveHead`."""
+
+    def __init__(self, folder: Path, target, taps, last_token=True):
+        from safetensors.numpy import load_file
+
+        tensors = load_file(folder / "head.safetensors")
+        self.target, self.taps, self.last_token = target, taps, last_token
+        self.ids = tensors["vocabulary"].astype(int)
+        self.w = {}
+        for name, value in tensors.items():
+            if name.startswith("weights."):
+                scale = tensors.get(name.replace("weights.", "scale.", 1), np.ones(len(value)))
+                self.w[name.removeprefix("weights.")] = (value.T * scale.astype(np.float64)).T
+        self.depth = sum(name.endswith(".bias") for name in self.w)
+        model = target.model
+        self.embedding = model.model.embed_tokens.weight.double().numpy()
+        self.norm, self.eps = model.model.norm.weight.double().numpy(), model.config.rms_norm_eps
+        self.rows = model.lm_head.weight.double().numpy()[self.ids]
+        self.normed = taps[-1] == model.config.num_hidden_layers
+
+    def read(self, text):
+        """The target's states after each token of a text, one for each tap; heads keep no keys."""
+        with torch.inference_mode():
+            hidden = self.target.model(torch.tensor([text]), output_hidden_states=True).hidden_states
+        return [[hidden[tap][0, t].double().numpy() for tap in self.taps] for t in range(len(text))], None
+
+    def draft(self, text, begin, depth, states, keys):
+        """Logits over the ids at each depth of a round whose prefix ends with text[begin]; as deep as there are heads.
+
+        The target has read the text before that token.
+        """
+        others = [self._rms(state, 1e-6) for state in states[begin - 1][:-1]]
+        start = states[begin - 1][-1].copy()
+        if others:
+            start += self.w["fuse.weight"] @ np.concatenate(others)
+        if self.last_token:
+            start += self.w["join.weight"] @ self._rms(self.embedding[text[begin]], 1e-6)
+        laws = []
+        for d in range(min(depth, self.depth)):
+            inner = self.w[f"blocks.{d}.weight"] @ start + self.w[f"blocks.{d}.bias"]
+            out = start + inner / (1 + np.exp(-inner))
+            laws.append(self.rows @ (out if self.normed else self._rms(out, self.eps) * self.norm))
+        return laws
+
+    def draft_alone(self, text, begin, depth, states, keys):
+        """The most likely token of each head, and by how much its logit leads."""
+        drafted, leads = [], []
+        for logits in self.draft(text[: begin + 1], begin, depth, states, keys):
+            second, first = np.sort(logits)[-2:]
+            drafted.append(int(self.ids[logits.argmax()]))
+            leads.append(first - second)
+        return drafted, leads
+
+    @staticmethod
+    def _rms(x, eps):
         return x / np.sqrt((x * x).mean() + eps)

@@ -187,7 +187,8 @@ def test_other_tokenizers_are_refused_by_content(target, tmp_path):
 
 def test_every_kind_is_registered():
     certain = {"lookup", "retrieval", "tree"}
-    assert set(KINDS) == certain | {"causal", "exit", "head", "ngram", "retrieval-chain", "several", "truncated"}
+    sampled = {"causal", "exit", "head", "medusa", "ngram", "retrieval-chain", "several", "truncated"}
+    assert set(KINDS) == certain | sampled
 
 
 def test_paths_begin_at_the_configuration(target, tmp_path):

@@ -484,7 +484,9 @@ def test_maps_and_taps_must_fit_the_target(target):
             Head(target, "eagle", (1,), torch.tensor(ids, dtype=torch.int64))
     for kind, taps, words in (
         ("eagle", (), "allowed"), ("eagle", (4,), "has 3 layers"), ("eagle", (1, 1), "different ones"),
-        ("truncated", (1, 2), "continues one"), ("truncated", (3,), "0 to 2"), ("medusa", (1,), "allowed: eagle"),
+        ("truncated", (1, 2), "continues one"), ("truncated", (3,), "0 to 2"),
+        ("hydra", (1,), "allowed: eagle or truncated or medusa"), ("medusa", (), "allowed"),
+        ("medusa", (1, 4), "allowed for medusa: different ones, 0 to 3"),
     ):  # fmt: skip
         with pytest.raises(HeadError, match=words):
             Head(target, kind, taps, torch.tensor([3, 4]))

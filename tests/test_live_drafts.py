@@ -15,7 +15,15 @@ import torch
 
 import hedgelab as hl
 from hedgelab.trace import open_trace
-from tests.strategies_recording import WORDS, NaiveHead, naive_lookup, tiny_checkpoint, tiny_head, tiny_prompts
+from tests.strategies_recording import (
+    WORDS,
+    NaiveHead,
+    naive_lookup,
+    naive_of,
+    tiny_checkpoint,
+    tiny_head,
+    tiny_prompts,
+)
 from tests.test_collect import config_of, rows_of, text_of
 from traces.checkpoints import read_card
 from traces.collect import collect
@@ -177,9 +185,9 @@ def assert_real_lengths_are_live(tmp_path, folder):
     target = load_target(REAL)
     if folder:
         card = read_card(folder)
-        kind = {"eagle": "head", "truncated": "truncated"}[card.kind]
+        kind = {"eagle": "head", "truncated": "truncated", "medusa": "medusa"}[card.kind]
         drafters.append({"name": "trained", "kind": kind, "options": {"checkpoint": str(folder.resolve())}})
-        heads["trained"] = NaiveHead(folder, target, card.kind, card.taps)
+        heads["trained"] = naive_of(folder, target)
     config = config_of(tmp_path, GREEDY, GREEDY, drafters=drafters, max_new_tokens=9, k=K)
     collect(dataclasses.replace(config, target=REAL), {}, tmp_path / "t")
     assert_lengths_are_live(open_trace(tmp_path / "t"), target, heads)

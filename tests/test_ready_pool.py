@@ -11,7 +11,7 @@ import torch
 
 import hedgelab as hl
 from hedgelab.trace import open_trace
-from tests.strategies_recording import NaiveHead, naive_alpha_gamma, naive_law
+from tests.strategies_recording import naive_alpha_gamma, naive_law, naive_of
 from tests.test_collect import config_of, rows_of, text_of
 from traces.checkpoints import load_head, read_card
 from traces.collect import collect, jobs_of
@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
 POOL = ROOT / "traces" / "data" / "pool"
 HEADS = sorted(folder for folder in (POOL / "heads").iterdir())
 REAL = "smollm2-135m"
+TRAINED = {"eagle": "head", "truncated": "truncated", "medusa": "medusa"}  # a head's kind -> its drafter's
 HOW = {"temperature": 0.6}
 
 
@@ -37,7 +38,7 @@ def test_size_and_contents():
     assert sum(file.stat().st_size for file in POOL.rglob("*") if file.is_file()) <= 40e6
     cards = [read_card(folder) for folder in HEADS]
     assert [card.name for card in cards] == [folder.name for folder in HEADS]
-    assert {card.kind for card in cards} == {"eagle", "truncated"}
+    assert {card.kind for card in cards} == set(TRAINED)
     assert any(len(card.domains) == len(DOMAINS) for card in cards)
     assert len({card.domains for card in cards if len(card.domains) == 1}) >= 3
     for card in cards:
@@ -70,7 +71,7 @@ def test_the_bundled_traces_were_recorded_with_it(name):
     texts = hashlib.sha256((POOL / "texts.safetensors").read_bytes()).hexdigest()
     assert {d.details["texts_sha256"] for d in manifest.drafters if d.kind == "ngram"} == {texts}
     for drafter in manifest.drafters:
-        if drafter.kind in ("head", "truncated"):
+        if drafter.kind in TRAINED.values():
             assert drafter.details["texts_sha256"] == [texts]
 
 
@@ -112,14 +113,14 @@ def test_a_recording_with_it_is_exact(tmp_path, target):
         with torch.inference_mode():
             logits = target.model(torch.tensor([text])).logits[0].double().numpy()
         for i, name in enumerate(trace.drafters):
-            if trace.manifest.drafters[i].kind not in ("head", "truncated"):
+            if trace.manifest.drafters[i].kind not in TRAINED.values():
                 continue
             card = read_card(POOL / "heads" / name)
-            naive = NaiveHead(POOL / "heads" / name, target, card.kind, card.taps)
+            naive = naive_of(POOL / "heads" / name, target)
             known = naive.read(text)
             for row in range(begin, end, 3):
                 first = len(prompt) + row - begin
-                depth = min(trace.k if card.kind == "eagle" else 1, end - row)
+                depth = min(1 if card.kind == "truncated" else trace.k, end - row)
                 for d, values in enumerate(naive.draft(text, first, depth, *known)):
                     p = naive_law(logits[first + d], **HOW)[0]
                     q = np.zeros(len(p))

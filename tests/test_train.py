@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hedgelab.storage.manifest import Processing
 from hedgelab.trace import open_trace
-from tests.strategies_recording import WORDS, NaiveHead, naive_law, tiny_checkpoint, tiny_prompts
+from tests.strategies_recording import WORDS, naive_law, naive_of, tiny_checkpoint, tiny_prompts
 from tests.test_collect import LOOKUP, config_of, rows_of
 from traces import train as training
 from traces.__main__ import app
@@ -34,6 +34,8 @@ DOCUMENT = {
     "steps": 60, "save_every": 7, "seed": 4,
 }  # fmt: skip
 TRUNCATED = {**DOCUMENT, "kind": "truncated", "taps": [1], "depth": 1}
+MEDUSA = {**DOCUMENT, "kind": "medusa", "taps": [1, 3]}
+DOCUMENTS = {"eagle": DOCUMENT, "truncated": TRUNCATED, "medusa": MEDUSA}
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +58,9 @@ def target(home):
 
 @pytest.fixture(scope="module")
 def trained(home):
-    """Both kinds, trained without interruption."""
+    """Every kind, trained without interruption."""
     made = {}
-    for name, document in (("eagle", DOCUMENT), ("truncated", TRUNCATED)):
+    for name, document in DOCUMENTS.items():
         losses = []
         card = train(
             parse_train_config(document, home), document, home / name,
@@ -68,9 +70,9 @@ def trained(home):
     return made
 
 
-@pytest.mark.parametrize("kind", ["eagle", "truncated"])
+@pytest.mark.parametrize("kind", DOCUMENTS)
 def test_the_loss_falls_and_acceptance_rises(home, tmp_path, trained, target, kind):
-    document = DOCUMENT if kind == "eagle" else TRUNCATED
+    document = DOCUMENTS[kind]
     card, losses = trained[kind]
     assert len(losses) == card.steps == 60
     assert np.mean(losses[-10:]) < np.mean(losses[:10]) - 0.1
@@ -100,13 +102,14 @@ def test_the_card_counts_what_was_trained_on(home, trained):
     assert card.measured["cpu_seconds"] > 0
 
 
-def test_recorded_acceptance_is_the_cards(home, tmp_path, trained):
+@pytest.mark.parametrize("kind", ["eagle", "medusa"])
+def test_recorded_acceptance_is_the_cards(home, tmp_path, trained, kind):
     """The held-out acceptance of the unroll equals a naive run over the held-out texts, at every depth."""
-    card, _ = trained["eagle"]
-    config = parse_train_config(DOCUMENT, home)
+    card, _ = trained[kind]
+    config = parse_train_config(DOCUMENTS[kind], home)
     _, heldout = training.split(training.samples_of([Texts.load(home / "texts.safetensors")]), config)
     target = load_target(str(home / "target"))
-    head = NaiveHead(home / "eagle", target, "eagle", (1, 2, 3))
+    head = naive_of(home / kind, target)
     found: list[list[float]] = [[] for _ in range(3)]
     for sample in heldout:
         text = sample.ids.tolist()
@@ -130,6 +133,7 @@ def test_a_trained_head_drafts_better_in_a_trace(home, tmp_path, trained, target
         {"name": "trained", "kind": "head", "options": {"checkpoint": "eagle"}},
         {"name": "still", "kind": "head", "options": {"checkpoint": "still"}},
         {"name": "truncated", "kind": "truncated", "options": {"checkpoint": "truncated"}},
+        {"name": "medusa", "kind": "medusa", "options": {"checkpoint": "medusa"}},
     ]
     how = {"temperature": TEMPERATURE}
     collect(config_of(home, how, how, drafters=drafters, k=3, seed=99, max_new_tokens=30), {}, tmp_path / "t")
@@ -154,9 +158,9 @@ def everything(folder):
     return (folder / "head.safetensors").read_bytes(), (folder / "curve.png").read_bytes(), card
 
 
-@pytest.mark.parametrize("kind", ["eagle", "truncated"])
+@pytest.mark.parametrize("kind", DOCUMENTS)
 def test_interrupted_and_resumed_equals_uninterrupted(home, tmp_path, trained, monkeypatch, kind):
-    document = DOCUMENT if kind == "eagle" else TRUNCATED
+    document = DOCUMENTS[kind]
     config = parse_train_config(document, home)
     advance = training._Trainer.advance
     left = [0]
@@ -295,11 +299,11 @@ def test_soft_targets_are_the_processed_law(home, target):
 def test_every_problem_of_a_training_configuration_is_reported():
     with pytest.raises(ConfigError) as caught:
         parse_train_config(
-            {"name": "x y", "kind": "medusa", "taps": [], "texts": [], "temperature": 0, "share": 0, "stepps": 3,
+            {"name": "x y", "kind": "hydra", "taps": [], "texts": [], "temperature": 0, "share": 0, "stepps": 3,
              "steps": 10, "cpu_seconds": 5.0, "depth": 0}
         )  # fmt: skip
     for words in (
-        "config.name", "config.kind: is 'medusa'; allowed: one of eagle, truncated", "config.taps: is empty",
+        "config.name", "config.kind: is 'hydra'; allowed: one of eagle, truncated, medusa", "config.taps: is empty",
         "config.texts: is empty", "config.temperature", "config.share: is 0", "config.stepps: unknown",
         "one of steps, passes and cpu_seconds says how long to train; 2 given", "config.depth",
     ):  # fmt: skip
@@ -340,7 +344,7 @@ def test_an_interrupted_command_says_how_to_go_on(home, tmp_path, monkeypatch):
     assert "--resume" in done.output
 
 
-@pytest.mark.parametrize("name", ["head", "truncated"])
+@pytest.mark.parametrize("name", ["head", "truncated", "medusa"])
 def test_shipped_configurations_are_valid(name):
     config, _ = load_train_config(Path(__file__).parent.parent / "traces" / "configs" / f"train-{name}.yaml")
     assert config.name == name

@@ -53,9 +53,10 @@ class Card:
     """What is known about a trained head.
 
     width : size of its vocabulary. temperature : at which target and head were processed while it was trained.
-    depth : steps of the training's unroll. training_tokens : the target's own tokens in its training texts.
-    tokens_seen : tokens of all steps together. acceptance : mean gamma on held-out texts by depth, at `temperature`,
-        of the weights as stored. stored : their precision
+    depth : steps of the training's unroll; of medusa the number of heads. training_tokens : the target's own tokens in
+        its training texts. tokens_seen : tokens of all steps together.
+    acceptance : mean gamma on held-out texts by depth, at `temperature`, of the weights as stored. stored : their
+        precision
     measured : CPU-seconds of the parts; the only entries that differ between equal trainings
     """
 
@@ -169,7 +170,8 @@ def load_head(folder: Path, target: Target) -> tuple[Head, Card]:
     found = hashlib.sha256(content).hexdigest()
     if found != card.weights_sha256:
         raise HeadError(f"{file}: has sha256 {found[:12]}, its card says {card.weights_sha256[:12]}")
-    head = Head(target, card.kind, card.taps, ids)
+    sees = card.kind != "medusa" or f"{_PREFIX}join.weight" in tensors
+    head = Head(target, card.kind, card.taps, ids, depth=card.depth, last_token=sees)
     try:
         set_weights(head, content)
     except RuntimeError as error:

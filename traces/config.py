@@ -113,7 +113,8 @@ class TrainConfig:
         which ones is decided by the prompts' hashes, so that all heads leave out the same and shares are nested
     width : most ids of the vocabulary: the most frequent ones of all the texts, whatever the domains
     temperature : of the target's law that is learnt and of the head's own
-    depth, decay : steps of the unroll, and the weight of each step's loss over that of the step before
+    depth, decay : steps of the unroll (medusa: heads), and the weight of each one's loss over that of the one before
+    last_token : whether medusa heads see the token that a round begins behind; published ones do not
     batch : texts a step. warmup : steps of linear warm-up, before a cosine to 0. clip : largest norm of a gradient
     steps, passes, cpu_seconds : length of the training, one of them. passes : over the training texts. CPU-seconds are
         those of the steps alone, without the target's passes; they become a number of steps once, at the rate of the
@@ -135,6 +136,7 @@ class TrainConfig:
     share: Annotated[float, Rule(lambda value: 0 < value <= 1, "in (0, 1]")] = 1.0
     width: Annotated[int, between(1, 2**20)] = 4096
     depth: Annotated[int, between(1, 16)] = 1
+    last_token: bool = True
     decay: Annotated[float, between(0, 1)] = 0.85
     batch: Annotated[int, between(1, 4096)] = 8
     learning_rate: Annotated[float, between(0, 1)] = 1e-3
@@ -229,6 +231,8 @@ def parse_train_config(document: dict[str, Any], folder: Path = Path("."), place
     config = read(TrainConfig, whole, place, problems)
     if config.kind == "truncated" and config.depth not in (1, UNREAD):
         problems.append(f"{place}.depth: is {config.depth}; a truncated head has 1")
+    if config.kind in ("eagle", "truncated") and config.last_token is False:
+        problems.append(f"{place}.last_token: is false; only medusa heads can do without that token")
     for name in ("taps", "texts"):
         if getattr(config, name) == ():
             problems.append(f"{place}.{name}: is empty; allowed: at least one")

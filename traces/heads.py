@@ -1,6 +1,6 @@
-"""Trained draft modules on a target's hidden states: one decoder layer between frozen parts of the target.
+"""Trained draft modules on a target's hidden states: what is trained stands between frozen parts of the target.
 
-Two kinds. The *eagle* head reads, at the token x_t, what the target knew one token earlier and feeds on itself from
+Three kinds. The *eagle* head reads, at the token x_t, what the target knew one token earlier and feeds on itself from
 there on, so that its law depends on the depth d in the draft:
 
     f_t = fuse(rms(h_{t-1}^l), l in taps)                   a round's first step: features of the target
@@ -9,12 +9,29 @@ there on, so that its law depends on the depth d in the draft:
     q   = softmax(rows . norm(o_t))                         over a reduced vocabulary; other ids have q = 0
 
 The *truncated* head puts the trained layer on the target's first L layers: o_t = layer(adapt(h_t^L)); its law depends
-on the prefix alone. `fuse`, `join`, `adapt` and `layer` are trained; `norm`, `rows` and the embedding are the target's,
+on the prefix alone.
+
+*Medusa* heads draft D tokens at once from one state, each depth d by a head of its own that sees no draft:
+
+    z_t   = h_{t-1}^l + fuse(rms(h_{t-1}^m), m in the other taps) + join(rms(embedding(x_t)))      l: the last tap given
+    o_t^d = z_t + silu(block^d(z_t))
+    q     = softmax(rows . norm(o_t^d))                     no norm where h^l is the last state: that has passed it
+
+The round that begins behind x_t drafts x_{t+1+d} at depth d. By then the target has drawn x_t from h_{t-1} and has not
+read it, so z_t begins with h_{t-1}, as in the published heads, whose base model gives x_t. Those have one tap, the last
+state, and no `join` (`last_token` false): they average over every x_t that could have been drawn (trained alike, that
+costs 0.08 of acceptance at depth 0 and 0.04 at depth 1 on Python texts); reading h_t would cost a pass of the target.
+Their output matrices are trained, here they are the target's rows. All weights start at 0: each head is at first the
+target's own next-token law.
+
+`fuse`, `join`, `adapt`, `layer` and `block` are trained; `norm`, `rows` and the embedding are the target's,
 frozen. Everything is computed in float32, whatever the target's dtype.
 
 Source: Li et al. 2024, "EAGLE: speculative sampling requires rethinking feature uncertainty"; several layers fused and
 training on the head's own outputs as in Li et al. 2025, "EAGLE-3: scaling up inference acceleration of large language
-models via training-time test".
+models via training-time test"; Cai et al. 2024, "Medusa: simple LLM inference acceleration framework with multiple
+decoding heads", section 2.1; the last token's embedding there as in Ankner et al. 2024, "Hydra: sequentially-dependent
+draft heads for Medusa decoding".
 
 The layer is a copy of the target's last one and runs through the library's own code (biases, query norms and grouped
 heads included): attention sees what `_Keys` hands it under the mask given. Hidden states are numbered as transformers
@@ -36,7 +53,7 @@ from traces.targets import Target
 
 __all__ = ["KINDS", "Head", "HeadError", "Rounds", "index_of", "taps_of"]
 
-KINDS = ("eagle", "truncated")
+KINDS = ("eagle", "truncated", "medusa")
 _EPSILON = 1e-6  # of the norms without weights
 _PARTS = ("layers", "norm", "rotary_emb", "embed_tokens")
 _KEYS = ("cache", "past_key_values", "past_key_value")  # names that transformers has had for a layer's cache
@@ -49,8 +66,9 @@ class HeadError(ValueError):
 class Head(nn.Module):
     """A draft module for one target.
 
-    kind : eagle or truncated. taps : the hidden states read; one for truncated. ids : (W,) int64 ascending, the reduced
-    vocabulary; column w of the logits stands for ids[w]. seed : of the first weights.
+    kind : one of KINDS. taps : the hidden states read; one for truncated. ids : (W,) int64 ascending, the reduced
+    vocabulary; column w of the logits stands for ids[w]. seed : of the first weights. depth, last_token : of medusa,
+    the number of its heads, and whether they see the token that a round begins behind
 
     `state_dict` holds the trained weights alone. Raises HeadError for a target without RoPE decoder layers, for layers
     that it does not have, and for ids that it does not know.
@@ -59,14 +77,26 @@ class Head(nn.Module):
     fuse: nn.Linear
     join: nn.Linear
     adapt: nn.Linear
+    layer: Any
+    blocks: nn.ModuleList
 
-    def __init__(self, target: Target, kind: str, taps: Sequence[int], ids: Tensor, seed: int = 0) -> None:
+    def __init__(
+        self,
+        target: Target,
+        kind: str,
+        taps: Sequence[int],
+        ids: Tensor,
+        seed: int = 0,
+        *,
+        depth: int = 1,
+        last_token: bool = True,
+    ) -> None:
         super().__init__()
         body = target.model.base_model
         _check_target(target)
         _check_taps(target, kind, taps)
         _check_ids(target, ids)
-        self.kind, self.taps = kind, tuple(taps)
+        self.kind, self.taps, self.last_token = kind, tuple(taps), last_token
         width = int(target.model.config.get_text_config().hidden_size)
         output, ids = target.model.get_output_embeddings(), ids.to(target.device)
         bias = getattr(output, "bias", None)
@@ -78,9 +108,26 @@ class Head(nn.Module):
         self.register_buffer("bias", None if bias is None else bias[ids].detach().float(), persistent=False)
         # in a tuple, so that the target's parts are neither trained nor stored
         self._frozen = (body.embed_tokens, copy.deepcopy(body.norm).float().requires_grad_(False), body.rotary_emb)
-        self.layer: Any = copy.deepcopy(body.layers[-1]).float().requires_grad_(True)
+        if kind == "medusa":
+            self._make_heads(target, width, depth)
+        else:
+            self._make_layer(target, width, seed)
+
+    def _make_heads(self, target: Target, width: int, depth: int) -> None:
+        """Make the trained parts of medusa heads; at first each gives the target's own next-token law."""
+        if self.taps[-1] == _layers(target):  # this state has passed the final norm
+            self._frozen = (self._frozen[0], nn.Identity(), self._frozen[2])
+        mixed = {"fuse": len(self.taps) - 1, "join": int(self.last_token)}
+        for part, times in mixed.items():
+            if times:
+                setattr(self, part, _linear(torch.zeros(width, times * width), target))
+        self.blocks = nn.ModuleList(_linear(torch.zeros(width, width), target, bias=True) for _ in range(depth))
+
+    def _make_layer(self, target: Target, width: int, seed: int) -> None:
+        """Make the trained parts of an eagle or truncated head."""
+        self.layer = copy.deepcopy(target.model.base_model.layers[-1]).float().requires_grad_(True)
         self._keys_name = next(name for name in _KEYS if name in inspect.signature(self.layer.forward).parameters)
-        shapes = {"fuse": len(taps), "join": 2} if kind == "eagle" else {"adapt": 1}
+        shapes = {"fuse": len(self.taps), "join": 2} if self.kind == "eagle" else {"adapt": 1}
         generator = torch.Generator().manual_seed(seed)
         for part, times in shapes.items():
             noise = torch.randn(width, times * width, generator=generator) * 0.3 / (3 * times * width) ** 0.5
@@ -88,10 +135,7 @@ class Head(nn.Module):
             noise[:, -width:] += torch.eye(width) * (2.0 if part == "join" else 1.0)
             if part == "join":
                 noise[:, :width] += torch.eye(width) * 0.5
-            linear = nn.Linear(times * width, width, bias=False, device=target.device)
-            with torch.no_grad():
-                linear.weight.copy_(torch.eye(width) if part == "adapt" else noise)
-            setattr(self, part, linear)
+            setattr(self, part, _linear(torch.eye(width) if part == "adapt" else noise, target))
 
     @property
     def width(self) -> int:
@@ -102,14 +146,25 @@ class Head(nn.Module):
         """Return the target's feature (..., H) float32 from its states (..., H), one for each tap."""
         if self.kind == "truncated":
             return states[0].float()
+        if self.kind == "medusa":
+            others = [_rms(state.float()) for state in states[:-1]]
+            return states[-1].float() + (self.fuse(torch.cat(others, -1)) if others else 0)
         return self.fuse(torch.cat([_rms(state.float()) for state in states], -1))
 
     def inputs(self, tokens: Tensor, feature: Tensor) -> Tensor:
-        """Return what the layer reads (..., H) at tokens (...) int64 with features (..., H)."""
+        """Return what the layer, or each medusa head, reads (..., H) at tokens (...) int64 with features (..., H)."""
         if self.kind == "truncated":
             return self.adapt(feature)
-        embedding = self._frozen[0](tokens).float()
-        return self.join(torch.cat([_rms(embedding), _rms(feature)], -1))
+        if self.kind == "medusa" and not self.last_token:
+            return feature
+        embedding = _rms(self._frozen[0](tokens).float())
+        if self.kind == "medusa":
+            return feature + self.join(embedding)
+        return self.join(torch.cat([embedding, _rms(feature)], -1))
+
+    def draft(self, d: int, inputs: Tensor) -> Tensor:
+        """Return the output (..., H) of the medusa head of depth d for its rounds' inputs (..., H)."""
+        return inputs + F.silu(self.blocks[d](inputs))
 
     def attend(self, inputs: Tensor, positions: Tensor, visible: Tensor, keys: Any) -> Tensor:
         """Return the layer's outputs (B, Q, H) for inputs (B, Q, H) at positions (B, Q).
@@ -128,7 +183,7 @@ class Head(nn.Module):
         return out[0] if isinstance(out, tuple) else out
 
     def logits(self, outputs: Tensor) -> Tensor:
-        """Return logits (..., W) float32 of the layer's outputs (..., H)."""
+        """Return logits (..., W) float32 of outputs (..., H)."""
         return F.linear(self._frozen[1](outputs), self.rows, self.bias)
 
     def unroll(
@@ -145,6 +200,13 @@ class Head(nn.Module):
         if self.kind == "truncated" and depth != 1:
             raise ValueError(f"a truncated head has depth 1, not {depth}")
         states = [state.masked_fill(~real[..., None], 0.0) for state in states]  # anything may stand at padding
+        if self.kind == "medusa":
+            # a round reads nothing behind its beginning, so depth d is a row of outputs moved by d columns
+            feature = self.feature([_later(state)[:, begin:] for state in states])
+            inputs = self.inputs(tokens[:, begin:], feature)
+            for d in range(depth):
+                yield F.pad(self.draft(d, inputs), (0, 0, d, 0))[:, : inputs.shape[1]]
+            return
         positions = (real.cumsum(1) - 1).clamp(min=0)
         column = torch.arange(tokens.shape[1], device=tokens.device)
         itself = column[:, None] == column
@@ -297,6 +359,20 @@ def _later(x: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], 1)
 
 
+def _linear(weight: Tensor, target: Target, bias: bool = False) -> nn.Linear:
+    """Return a map with this weight (out, in), on the target's device; a bias starts at 0."""
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias, device=target.device)
+    with torch.no_grad():
+        linear.weight.copy_(weight)
+        if bias:
+            linear.bias.zero_()
+    return linear
+
+
+def _layers(target: Target) -> int:
+    return int(target.model.config.get_text_config().num_hidden_layers)
+
+
 def _check_target(target: Target) -> None:
     name, body = target.info.name, target.model.base_model
     missing = [part for part in _PARTS if not hasattr(body, part)]
@@ -310,13 +386,13 @@ def _check_target(target: Target) -> None:
 
 
 def _check_taps(target: Target, kind: str, taps: Sequence[int]) -> None:
-    layers = int(target.model.config.get_text_config().num_hidden_layers)
+    layers = _layers(target)
     if kind not in KINDS:
         raise HeadError(f"kind is {kind!r}; allowed: {' or '.join(KINDS)}")
     if kind == "truncated" and len(taps) != 1:
         raise HeadError(f"taps: {len(taps)} layers given; a truncated head continues one")
     # the last state of all has passed the final norm: a truncated head would be the target itself, out of scale
-    highest = layers if kind == "eagle" else layers - 1
+    highest = layers - 1 if kind == "truncated" else layers
     if not taps or len(set(taps)) < len(taps) or not all(0 <= tap <= highest for tap in taps):
         raise HeadError(
             f"taps are {list(taps)}; {target.info.name!r} has {layers} layers, allowed for {kind}: different ones, "

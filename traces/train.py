@@ -138,7 +138,7 @@ def train(
             )
     training, heldout = split(samples_of(sources), config)
     ids = vocabulary_of(sources, config.width, target)
-    head = Head(target, config.kind, config.taps, ids, config.seed)
+    head = Head(target, config.kind, config.taps, ids, config.seed, depth=config.depth, last_token=config.last_token)
     folders = [folder / name for name in config.states]
     kept = States(folders, target, config.taps, config.temperature) if folders else None
     trainer = _Trainer(config, target, head, batches_of(training, config.batch), kept)
@@ -182,7 +182,13 @@ def train(
             heldout_texts=len(heldout),
             heldout_tokens=sum(sample.own for sample in heldout),
             acceptance=tuple(acceptance),
-            settings={"config": document, "device": target.device.type, "dtype": dtype, "fingerprint": print_},
+            settings={
+                "config": document,
+                "device": target.device.type,
+                "dtype": dtype,
+                "fingerprint": print_,
+                **({"last_token": config.last_token} if config.kind == "medusa" else {}),
+            },
             versions={"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
             measured=measured,
             stored=config.stored,
@@ -540,6 +546,8 @@ def _alone(out: Path) -> Iterator[None]:
 
 def _fingerprint(config: TrainConfig, target: Target, sources: Sequence[Texts]) -> str:
     settings = to_document(dataclasses.replace(config, folder="", target="", memory=0.0, save_every=1))
+    if config.kind != "medusa":
+        del settings["last_token"]  # decides nothing there
     model = [target.info.sha256, target.info.dtype, target.config_sha256, target.device.type]
     facts = [settings, model, [texts.sha256 for texts in sources]]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgelab.storage.manifest import Processing
-from traces.drafters import causal, exit, head, lookup, ngram, retrieval, several, tree, truncated
+from traces.drafters import causal, exit, head, lookup, medusa, ngram, retrieval, several, tree, truncated
 from traces.drafters.base import DeepLaws, Drafter, DrafterError, FlatDrafter
 from traces.targets import Target, load_target
 from traces.texts import Texts
@@ -97,5 +97,9 @@ KINDS: dict[str, Kind] = {
     "truncated": Kind(
         truncated.Options,
         lambda name, how, options, at: truncated.Truncated(name, how, at.path(options.checkpoint), at.target),
+    ),
+    "medusa": Kind(
+        medusa.Options,
+        lambda name, how, options, at: medusa.Medusa(name, how, at.k, at.path(options.checkpoint), at.target),
     ),
 }

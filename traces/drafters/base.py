@@ -6,7 +6,7 @@ A drafter proposes the next tokens from what the text so far shows. Five shapes:
   top-k, top-p) is decided in `traces.sampling.process`, so the law that is recorded is the law that would be sampled.
 - `DeepDrafter`: k tokens proposed at once, each certain (one-hot), so that alpha depends on the depth in the draft.
 - `DeepLaws`: a law at every depth, which depends on the prefix and on where in it the round began: a draft module that
-  feeds on its own features. Like `FlatDrafter` it returns logits, up to k rows of them.
+  feeds on its own features, or one head a depth. Like `FlatDrafter` it returns logits, up to k rows of them.
 - `TreeDrafter`: a tree of certain tokens proposed at once; a token is accepted if it is a child of the node reached.
 - `Reading`: another drafter's laws under another rule of drafting, such as a tree of its most likely tokens. The other
   one is computed once for both.
@@ -72,7 +72,7 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Logits:
-    """values : (B, W), of `DeepLaws` (B, k, W); ids (W,) and index (V,) map columns to ids and back, None when column w
+    """values : (B, W), of `DeepLaws` (B, D, W); ids (W,) and index (V,) map columns to ids and back, None when column w
     is id w.
     """
 
@@ -151,10 +151,10 @@ class DeepLaws(Drafter):
 
     @abstractmethod
     def logits(self, prefix: Prefix) -> Logits:
-        """Return the logits (B, k, W) of the next token: entry a is of the round that began a tokens ago.
+        """Return the logits (B, D, W) of the next token, D <= k: entry a is of the round that began a tokens ago.
 
         That round has drafted the text's last a tokens. Entries of rounds that would have begun before the first step
-        mean nothing.
+        mean nothing. D is the same at every step: no round drafts more than D tokens.
         """
 
     @property

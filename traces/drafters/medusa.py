@@ -1,0 +1,67 @@
+"""Medusa heads: one head a depth, all reading the state at which the round began; see `traces.heads`.
+
+A head knows nothing of the tokens drafted before its own: its law at depth d is the same whatever they are. So the law
+that is recorded for the round begun a tokens ago comes from the inputs kept of that moment. At temperature 0 the draft
+is the chain of each head's most likely token. Fewer heads than k: a round drafts no deeper than there are heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import hedgelab.storage.manifest as manifest
+from hedgelab.storage.manifest import Processing
+from traces.drafters.base import DeepLaws, Logits, Prefix, States
+from traces.drafters.head import card_details, open_head
+from traces.heads import index_of, taps_of
+from traces.targets import Target
+
+__all__ = ["Medusa", "Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """checkpoint : the folder that `python -m traces train` wrote."""
+
+    checkpoint: str
+
+
+class Medusa(DeepLaws):
+    """Independent heads on the target's state, as many laws as there are heads, at most k."""
+
+    kind = "medusa"
+    needs_hidden = True
+
+    def __init__(self, name: str, processing: Processing, k: int, checkpoint: Path, target: Target) -> None:
+        super().__init__(name, processing)
+        self._head, self._card = open_head(name, checkpoint, target, "medusa")
+        self.taps, self.k = self._head.taps, min(k, self._card.depth)
+        self._deepest = k  # of the recording
+        self._index = index_of(self._head.ids, target.vocabulary)
+
+    def describe(self) -> manifest.Drafter:
+        details = card_details(self._card) | {"heads": self._card.depth, "last_token": self._head.last_token}
+        return manifest.Drafter(self.name, self.kind, self.rule, self._deepest, self.processing, None, details)
+
+    def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:
+        # the target's states at the latest token that it has read, and the inputs of the last rounds, newest first
+        self._known = [state[:, -1] for state in taps_of(states or {}, self.taps)]
+        width = self._head.rows.shape[1]
+        self._inputs = torch.zeros(len(prompts), self.k, width, device=self._head.rows.device)
+
+    def keep(self, rows: Tensor) -> None:
+        rows = rows.to(self._inputs.device)
+        self._known, self._inputs = [state[rows] for state in self._known], self._inputs[rows]
+
+    @torch.inference_mode()
+    def logits(self, prefix: Prefix) -> Logits:
+        head = self._head
+        newest = head.inputs(prefix.tokens[:, -1].to(self._inputs.device), head.feature(self._known))
+        self._known = taps_of(prefix.hidden, self.taps)
+        self._inputs = torch.cat([newest[:, None], self._inputs[:, :-1]], 1)
+        outputs = [head.draft(d, self._inputs[:, d]) for d in range(self.k)]
+        return Logits(head.logits(torch.stack(outputs, 1)), head.ids, self._index)
