@@ -39,7 +39,7 @@ $(VENV)/core.done: pyproject.toml constraints.txt
 
 $(VENV)/full.done: pyproject.toml constraints.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[collect,data,test]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[collect,data,router,test]'
 	touch $@ $(VENV)/core.done
 
 clean:

@@ -10,7 +10,7 @@ from hedgelab.contract import Learner
 
 __all__ = ["of_game", "of_replay"]
 
-NOTHING_LEARNT = ("uniform", "fixed")
+NOTHING_LEARNT = ("uniform", "fixed", "router")
 
 
 def _horizon(values: dict[str, Any], rounds: int | None) -> str | None:

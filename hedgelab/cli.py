@@ -1,4 +1,4 @@
-"""The command line: `hedgelab demo | replay | play | matrix | learners | metrics | trace`."""
+"""The command line: `hedgelab demo | replay | play | matrix | router | learners | metrics | trace`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,8 @@ from hedgelab.sheets import Sheet
 if TYPE_CHECKING:
     from hedgelab.comparison import Advance, Comparison
     from hedgelab.contract import Learner
+    from hedgelab.router import Router
+    from hedgelab.routing import Evaluation
     from hedgelab.trace import Trace
 
 app = typer.Typer(
@@ -31,6 +34,8 @@ app = typer.Typer(
 )
 trace_app = typer.Typer(help="Look at recorded traces.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
+router_app = typer.Typer(help="Choose drafters by the prompt alone: the offline router.", no_args_is_help=True)
+app.add_typer(router_app, name="router")
 
 TraceArgument = Annotated[str, typer.Argument(help="A bundled trace's name, or a trace folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -43,6 +48,13 @@ LearnerOptions = Annotated[
 ]
 SettingOptions = Annotated[
     list[str] | None, typer.Option("--set", help="A parameter of the learner, NAME=VALUE; with one learner only.")
+]
+AmongOptions = Annotated[
+    list[str] | None,
+    typer.Option("--among", help="Choose among these drafters: a name, or a pattern as 'ngram-*'; again for more."),
+]
+RouterOption = Annotated[
+    Path | None, typer.Option("--router", help="Show this offline router too (`hedgelab router train`).")
 ]
 
 
@@ -87,6 +99,39 @@ def _open(name: str) -> Trace:
         note = f"note: {name} is incomplete: its recording was interrupted ({opened.sequences} texts so far)"
         Console(stderr=True, highlight=False).print(_escaped(note), soft_wrap=True)
     return opened
+
+
+def _open_among(name: str, patterns: list[str] | None) -> Trace:
+    """Return a trace with the drafters that some pattern matches, all without patterns."""
+    recorded = _open(name)
+    if not patterns:
+        return recorded
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in recorded.drafters):
+            raise ValueError(f"--among {pattern!r} matches none of the drafters {', '.join(recorded.drafters)}")
+    return recorded.among([name for name in recorded.drafters if any(fnmatchcase(name, p) for p in patterns)])
+
+
+def _routes(file: Path | None, recorded: Trace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what `compare` takes of a router's file, and what JSON says about it; both empty without a file."""
+    from hedgelab.router import load_router
+
+    if file is None:
+        return {}, {}
+    router = load_router(file)
+    router.fits(recorded)
+    router.refuse_seen(recorded)
+    if len(router.about.drafters) < len(recorded.drafters):
+        note = f"note: the router chooses among {len(router.about.drafters)} of {len(recorded.drafters)} drafters"
+        Console(stderr=True, highlight=False).print(_escaped(f"{note}; --among gives others the same"), soft_wrap=True)
+    return {"router": router.route(recorded)}, {"router": _about(router)}
+
+
+def _about(router: Router) -> dict[str, Any]:
+    """Return what is known about a router, as values that JSON can hold."""
+    from hedgelab.storage.typed_json import to_document
+
+    return to_document(router.about)
 
 
 def _folder(name: str) -> Path:
@@ -208,6 +253,7 @@ def demo(
     figure: Annotated[Path, typer.Option(help="Where to draw; the suffix chooses the format.")] = Path(
         "hedgelab-demo.png"
     ),
+    router: RouterOption = None,
     as_json: AsJson = False,
     replicates: Replicates = 8,
     seed: Seed = 0,
@@ -221,18 +267,26 @@ def demo(
         recorded = _open(trace)
         # 5 drafts a round unless the trace holds fewer
         length = min(5, recorded.k) if k is None else k
+        routes, about = _routes(router, recorded)
         policies = default_learners()
         curves_of = [policy.name for policy in policies if policy.feedback != "bandit"]
         with _progress("replaying", replicates * (len(policies) + 1) + STREAMS * len(curves_of)) as advance:
             comparison = compare(
-                recorded, policies, k=length, replicates=replicates, seed=seed, objective="length", advance=advance
+                recorded,
+                policies,
+                k=length,
+                replicates=replicates,
+                seed=seed,
+                routes=routes,
+                objective="length",
+                advance=advance,
             )
             curves = regret_curves(recorded, curves_of, k=length, objective="length", seed=seed, advance=advance)
         from hedgelab.figure import draw
 
         draw(comparison, curves, figure)
         if as_json:
-            print(json.dumps({**comparison.document(), "figure": str(figure)}, indent=1))
+            print(json.dumps({**comparison.document(), **about, "figure": str(figure)}, indent=1))
             return
         console = _console()
         _print_comparison(comparison, console)
@@ -254,6 +308,8 @@ def replay(
     delay_mode: Annotated[str, typer.Option(help="queue or padded: what is done about late losses.")] = "queue",
     carry_over: Annotated[bool, typer.Option(help="Keep the learner's state across prompts.")] = False,
     context: Annotated[bool, typer.Option(help="Show learners the drafters' confidences.")] = False,
+    among: AmongOptions = None,
+    router: RouterOption = None,
     replicates: Replicates = 1,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -262,7 +318,8 @@ def replay(
     from hedgelab.comparison import compare
 
     with _plain_errors():
-        recorded = _open(trace)
+        recorded = _open_among(trace, among)
+        routes, about = _routes(router, recorded)
         policies = _learners(learner, setting)
         options: dict[str, Any] = {
             "objective": objective,
@@ -274,9 +331,11 @@ def replay(
             "context": context,
         }
         with _progress("replaying", (1 + len(policies)) * replicates) as advance:
-            comparison = compare(recorded, policies, k=k, replicates=replicates, seed=seed, advance=advance, **options)
+            comparison = compare(
+                recorded, policies, k=k, replicates=replicates, seed=seed, routes=routes, advance=advance, **options
+            )
         if as_json:
-            print(json.dumps(comparison.document(), indent=1))
+            print(json.dumps({**comparison.document(), **about}, indent=1))
             return
         _print_comparison(comparison, _console(), caveats=True)
 
@@ -406,6 +465,106 @@ def matrix(
             _print_sheet(tables, console)
         if figure:
             console.print(f"figure: {figure}", soft_wrap=True)
+
+
+def _print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(evaluation.document(), indent=1))
+        return
+    console = _console()
+    recorded, settings = evaluation.trace, evaluation.comparison.settings
+    console.print(
+        f"[bold]{_escaped(recorded.manifest.name)}[/]: {recorded.sequences} texts, {len(recorded.drafters)} drafters; "
+        f"k={settings['k']}, replicates={settings['replicates']}, seed={settings['seed']}"
+    )
+    for sheet in evaluation.sheets():
+        _print_sheet(sheet, console)
+
+
+@router_app.command("train")
+def train_router(
+    trace: TraceArgument,
+    out: Annotated[Path, typer.Option(help="File of the router (safetensors).")],
+    k: Annotated[int | None, typer.Option("--k", help="Draft length of the labels; default: the trace's.")] = None,
+    among: AmongOptions = None,
+) -> None:
+    """Train a router on a trace's prompts: which drafter commits the most tokens per round on each."""
+    from hedgelab.routing import best_drafters, train
+
+    with _plain_errors():
+        recorded = _open_among(trace, among)
+        router = train(recorded, k)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        router.save(out)
+        best = best_drafters(recorded, k)
+    names = ", ".join(f"{name} {int((best == recorded.drafters.index(name)).sum())}" for name in router.about.classes)
+    print(f"{out}: {len(router.trained_on)} prompts, {len(router.grams)} grams; texts by best drafter: {names}")
+
+
+@router_app.command("evaluate")
+def evaluate_router(
+    file: Annotated[Path, typer.Argument(help="A router's file.")],
+    trace: TraceArgument,
+    k: Annotated[int | None, typer.Option("--k", help="Draft length; default: the router's.")] = None,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also on prompts that the router was trained on.")
+    ] = False,
+    learner: LearnerOptions = None,
+    replicates: Replicates = 8,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a router on a trace, beside learners and oracles that choose among the same drafters."""
+    from hedgelab.router import load_router
+    from hedgelab.routing import evaluate
+
+    with _plain_errors():
+        recorded, policies = _open(trace), _learners(learner, None)
+        with _progress("replaying", replicates * (1 + len(policies))) as advance:
+            found = evaluate(
+                load_router(file),
+                recorded,
+                k=k,
+                include_seen=include_seen,
+                learners=policies,
+                replicates=replicates,
+                seed=seed,
+                advance=advance,
+            )
+        _print_evaluation(found, as_json)
+
+
+@router_app.command("validate")
+def validate_router(
+    trace: TraceArgument = "t06",
+    by: Annotated[
+        str, typer.Option("--by", help="prompt: cross-validation; domain: each by a router trained on the others.")
+    ] = "prompt",
+    folds: Annotated[int, typer.Option(help="Folds of prompts.")] = 5,
+    k: DraftLength = None,
+    among: AmongOptions = None,
+    learner: LearnerOptions = None,
+    replicates: Replicates = 8,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Train and evaluate routers on one trace: on prompts left out, or on domains left out."""
+    from hedgelab.routing import validate
+
+    with _plain_errors():
+        recorded, policies = _open_among(trace, among), _learners(learner, None)
+        with _progress("replaying", replicates * (1 + len(policies))) as advance:
+            found = validate(
+                recorded,
+                by=by,
+                k=k,
+                folds=folds,
+                learners=policies,
+                replicates=replicates,
+                seed=seed,
+                advance=advance,
+            )
+        _print_evaluation(found, as_json)
 
 
 @app.command()

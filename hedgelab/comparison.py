@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hedgelab import bounds, oracles
 from hedgelab.algorithms import learner
@@ -105,6 +106,21 @@ class Comparison:
                 table[domain][policy.name] = {key: shown(interval, prompts) for key, interval in numbers.items()}
         return table
 
+    def difference(self, name: str, other: str) -> Interval:
+        """Return MAT of one policy minus that of another over all domains, paired: on the same resampled prompts."""
+        rounds = {policy.name: policy.rounds for policy in self.policies}
+        for policy in (name, other):
+            if policy not in rounds:
+                raise ValueError(f"no policy {policy!r}; there are {', '.join(rounds)}")
+        strata, clusters = self.trace.home_domains, self.trace.conversations
+        counts = bootstrap_counts(clusters, strata=strata, resamples=RESAMPLES, seed=0)
+        mats = [self.tokens.sum() / rounds[policy].sum() for policy in (name, other)]
+        drawn = [(counts @ self.tokens) / (counts @ rounds[policy]) for policy in (name, other)]
+        low, high = np.quantile(drawn[0] - drawn[1], [0.025, 0.975])
+        single = min(len(set(clusters[strata == domain])) for domain in np.unique(strata)) < 2
+        ends = (math.nan, math.nan) if single else (float(low), float(high))
+        return Interval(float(mats[0] - mats[1]), *ends)
+
     def document(self) -> dict[str, Any]:
         """Return everything as values that JSON can hold."""
         return {
@@ -131,6 +147,14 @@ def _document(interval: Interval) -> dict[str, float | None]:
     return {key: None if math.isnan(value) else value for key, value in interval._asdict().items()}
 
 
+def _checked_route(name: str, route: ArrayLike, trace: Trace) -> NDArray[np.int64]:
+    given, n = np.asarray(route), len(trace.drafters)
+    right = given.shape == (trace.sequences,) and given.dtype.kind in "iu"
+    if not right or ((given < 0) | (given >= n)).any():
+        raise ValueError(f"route {name!r}: a drafter in [0, {n - 1}] for each of the {trace.sequences} texts is needed")
+    return given.astype(np.int64)
+
+
 def default_learners() -> tuple[Learner, ...]:
     """Return the learners of the demo, with their defaults: few enough to tell apart in one figure."""
     return tuple(learner(name) for name in ("hedge", "normalhedge", "ftl", "exp3", "ucb1", "uniform"))
@@ -143,6 +167,7 @@ def compare(
     k: int | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
+    routes: Mapping[str, ArrayLike] = MappingProxyType({}),
     advance: Advance = lambda _: None,
     **options: Any,
 ) -> Comparison:
@@ -150,6 +175,8 @@ def compare(
 
     policies : learners or registered names, each once (other parameters make another). options go to `replay`; a
     learner meets the feedback that it is made for unless they say otherwise.
+    routes : {name: (S,) drafter's index}, policies that decide on a drafter for each text before it begins: exact, as
+    the best fixed ones are
     """
     k = draft_length(trace, k)
     replicates = whole("replicates", replicates, 1, 2**32 - 1)
@@ -160,8 +187,9 @@ def compare(
         raise ValueError(f"a domain must not be called {POOLED!r}, the name of the pooled line")
     chosen = [learner(policy) if isinstance(policy, str) else policy for policy in policies]
     labels = [policy.label for policy in chosen]
-    for label in labels:
-        if label in ORACLES or labels.count(label) > 1:
+    routed = {name: _checked_route(name, route, trace) for name, route in routes.items()}
+    for label in (*labels, *routed):
+        if label in ORACLES or [*labels, *routed].count(label) > 1:
             raise ValueError(f"every line needs a name of its own, but there are two called {label!r}")
     rows: list[Policy] = []
     for label, policy in zip(labels, chosen, strict=True):
@@ -173,6 +201,8 @@ def compare(
         feedback = "none" if policy.feedback == "none" else run.settings["feedback"]
         rows.append(Policy(label, "learner", feedback, total / replicates, run.caveats))
     fixed = oracles.expected_fixed_rounds(trace, k=k)
+    for name, route in routed.items():
+        rows.append(Policy(name, "learner", "none", fixed.rounds[np.arange(trace.sequences), route]))
     switching = np.zeros(trace.sequences)
     for replicate in range(replicates):
         switching += oracles.clairvoyant_rounds(trace, k=k, seed=seed, replicate=replicate)

@@ -184,6 +184,23 @@ def _checked_coins(coins: ArrayLike | None, trace: Trace) -> NDArray[np.float64]
     return given
 
 
+def _checked_contexts(context: ArrayLike, trace: Trace) -> NDArray[np.float32]:
+    given = np.asarray(context)
+    if given.dtype.kind not in "fiub" or given.ndim != 2 or len(given) != trace.sequences:
+        raise ValueError(
+            "context must be True, False or an array of real numbers with a row a sequence, shape "
+            f"({trace.sequences}, C), got {context!r}"
+            if given.ndim == 0
+            else f"context must have a row of real numbers a sequence, shape ({trace.sequences}, C), "
+            f"got {given.dtype} of shape {given.shape}"
+        )
+    known = given.astype(np.float32)
+    _, first, same = np.unique(trace.sequence_id, return_index=True, return_inverse=True)
+    if not np.array_equal(known, known[first[same]], equal_nan=True):
+        raise ValueError("context: a sequence that is selected twice must have the same row both times")
+    return known
+
+
 def replay(
     trace: Trace,
     learner: str | Learner,
@@ -195,7 +212,7 @@ def replay(
     granularity: str = "token",
     delay_mode: str = "queue",
     carry_over: bool = False,
-    context: bool = False,
+    context: bool | ArrayLike = False,
     coins: ArrayLike | None = None,
     seed: int = 0,
     replicate: int = 0,
@@ -216,7 +233,8 @@ def replay(
     delay_mode : what is done about late losses, see `hedgelab.delays`: "queue", one learner; "padded", as many copies
         as losses can be outstanding, plus one: row s is played by copy s mod copies, a round by the copy of its start
     carry_over : keep the learner's state from one sequence to the next instead of starting each afresh
-    context : show learners the drafters' confidences (N,) at the row where the round starts
+    context : what learners are shown at the start of a round. True: the drafters' confidences (N,) there; an array
+        (S, C): what is known of each sequence before it begins, the same in all of its rounds
     coins : (T,) own acceptance coins, in place of those of (seed, replicate)
     token_game : also return, for each row whose loss was revealed, the loss expected under the probabilities in force
         when it was predicted, and how many losses the learner had seen by then (NaN and 0 elsewhere)
@@ -238,7 +256,9 @@ def replay(
     loss, code = loss_of(objective, estimator)
     feedback = _choice("feedback", feedback or ("bandit" if policy.feedback == "bandit" else "delayed"), FEEDBACK)
     _choice("granularity", granularity, GRANULARITY)
-    for name, value in (("carry_over", carry_over), ("context", context), ("token_game", token_game)):
+    known = None if isinstance(context, (bool, np.bool_)) else _checked_contexts(context, trace)
+    confidence = known is None and bool(context)
+    for name, value in (("carry_over", carry_over), ("token_game", token_game)):
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"{name} must be True or False, got {value!r}")
     _choice("delay_mode", delay_mode, DELAY_MODES)
@@ -256,7 +276,7 @@ def replay(
         raise ValueError(
             f"learner {policy.name!r} needs every drafter's loss; this trace holds the chosen drafter's only"
         )
-    check_values(trace, ("confidence",) if context else ())
+    check_values(trace, ("confidence",) if confidence else ())
     if estimator == "A":
         refuse_undefined_gamma(trace, k)
     own_coins = _checked_coins(coins, trace)
@@ -279,11 +299,17 @@ def replay(
     sequence_rounds = np.empty(trace.sequences, np.int64)
     expected_loss = np.full(trace.rows if token_game else 0, np.nan)
     losses_seen = np.zeros(trace.rows if token_game else 0, np.int64)
-    nothing = np.empty((0, 0), np.float32)
+    contexts = np.empty((0, 0), np.float32)
     seen = np.zeros(copies, np.int64)
     rounds = rows = sequences = 0
     for part in trace.parts():
         here = int((part.end - part.begin).sum())
+        if confidence:
+            contexts = part.confidence
+        elif known is not None:
+            contexts = np.zeros((len(part.confidence), known.shape[1]), np.float32)
+            for begin, end, position in zip(part.begin, part.end, part.position, strict=True):
+                contexts[begin:end] = known[position]
         played = engine(
             play,
             observe,
@@ -306,7 +332,7 @@ def replay(
             trace.deep_columns,
             column,
             deep,
-            part.confidence if context else nothing,
+            contexts,
             k,
             loss,
             code,
@@ -342,7 +368,7 @@ def replay(
             "granularity": granularity,
             "delay_mode": delay_mode,
             "carry_over": carry_over,
-            "context": context,
+            "context": confidence if known is None else "given",
             "coins": "seed" if coins is None else "given",
             "seed": seed,
             "replicate": replicate,

@@ -40,6 +40,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     "hedge": ("#0072B2", "o"),
     "ftl": ("#56B4E9", "s"),
     "normalhedge": ("#009E73", "D"),
+    "router": ("#000000", "P"),
     "best fixed drafter": ("#000000", "o"),
     "best fixed per prompt": ("#000000", "s"),
     "informed switching": ("#CC79A7", "D"),

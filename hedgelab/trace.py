@@ -331,6 +331,20 @@ class Trace:
             kept |= {(domain, name) for name in chosen}
         return self.select(np.array([pair in kept for pair in pairs], bool))
 
+    def among(self, drafters: Sequence[str]) -> Trace:
+        """Return the trace of some drafters, in its own order, for every policy to choose among them alone.
+
+        Their columns are copied into memory. TraceError names drafters that there are not.
+
+        >>> trace = Trace.from_arrays(token=[1, 2], alpha=[[0.5, 1], [0, 1]], gamma=[[0.5, 1], [0, 1]], offsets=[0, 2],
+        ...                           domains=["code"], drafters=["ngram", "lookup"], k=4)
+        >>> trace.among(["lookup"])
+        <Trace 'arrays': 1 sequences, 1 drafters, k=4>
+        """
+        from hedgelab.storage.narrowing import narrowed  # it makes traces
+
+        return narrowed(self, drafters)
+
     # -------------------------------------------------------------- checks
 
     def validate_values(self, columns: Iterable[str] | None = None) -> None:

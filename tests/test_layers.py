@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = ("hedgelab", "traces", "experiments", "paper_figures")  # each may import those before it
-LATE = {"torch", "transformers", "matplotlib", "yaml", "scipy"}  # never at import time in hedgelab
+LATE = {"torch", "transformers", "matplotlib", "yaml", "scipy", "sklearn"}  # never at import time in hedgelab
 
 
 def imports(path, top_level_only):
@@ -37,9 +37,9 @@ def test_importing_hedgelab_loads_neither_torch_nor_matplotlib_and_compiles_noth
     script = """
 import sys, numba.core.event
 with numba.core.event.install_recorder("numba:compile") as recorder:
-    import hedgelab, hedgelab.cli, hedgelab.comparison, hedgelab.figure
+    import hedgelab, hedgelab.cli, hedgelab.comparison, hedgelab.figure, hedgelab.routing
 assert not recorder.buffer, "import compiled something"
-late = {"torch", "transformers", "matplotlib"} & set(sys.modules)
+late = {"torch", "transformers", "matplotlib", "sklearn"} & set(sys.modules)
 assert not late, late
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
