@@ -115,7 +115,7 @@ def _products_of_head(head: Head, target: Target, texts: int, depths: int, capac
 class _Endless(Batch):
     """A batch whose texts never end, so that all sides keep the same rows."""
 
-    def _ends(self, s: int, token: int) -> bool:
+    def ends(self, s: int, token: int) -> bool:
         return False
 
 

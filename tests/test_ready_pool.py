@@ -15,7 +15,7 @@ from tests.strategies_recording import naive_alpha_gamma, naive_law, naive_of
 from tests.test_collect import config_of, rows_of, text_of
 from traces.checkpoints import load_head, read_card
 from traces.collect import collect, jobs_of
-from traces.config import load_config
+from traces.config import load_config, read_yaml
 from traces.drafters import KINDS
 from traces.prompts import DOMAINS, built_in
 from traces.targets import load_target
@@ -67,6 +67,8 @@ def test_the_bundled_traces_were_recorded_with_it(name):
     by_name = {drafter.name: drafter for drafter in manifest.drafters}
     for folder in HEADS:
         card = read_card(folder)
+        if card.kind == "medusa":  # added to a trace by `python -m traces add`; the bundled ones have none
+            continue
         assert by_name[card.name].details["weights_sha256"] == card.weights_sha256
     texts = hashlib.sha256((POOL / "texts.safetensors").read_bytes()).hexdigest()
     assert {d.details["texts_sha256"] for d in manifest.drafters if d.kind == "ngram"} == {texts}
@@ -88,7 +90,10 @@ def test_a_recording_with_it_is_exact(tmp_path, target):
     messages = [{"id": d, "domain": d, "entity": "", "messages": [{"role": "user", "content": c}]} for c, d in prompts]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, messages)))
     config, _ = load_config(ROOT / "traces" / "configs" / "ready.yaml")
-    drafters = [replace(entry) for entry in config.drafters]
+    more = read_yaml(ROOT / "traces" / "configs" / "ready-more.yaml", list)
+    others = config_of(tmp_path, HOW, HOW, drafters=more, k=6).drafters
+    known = {entry.name for entry in config.drafters}
+    drafters = [*config.drafters, *(entry for entry in others if entry.name not in known)]
     assert {entry.kind for entry in drafters} == set(KINDS) - {"causal"}
     assert {Path(entry.options["checkpoint"]).name for entry in drafters if "checkpoint" in entry.options} == {
         folder.name for folder in HEADS
