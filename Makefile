@@ -31,6 +31,7 @@ bench: $(VENV)/full.done
 	$(BIN)/python -m experiments.bench_replay
 	$(BIN)/python -m experiments.bench_play
 	$(BIN)/python -m experiments.bench_collect
+	$(BIN)/python -m experiments.bench_costs
 
 $(VENV)/core.done: pyproject.toml constraints.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)

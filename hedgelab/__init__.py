@@ -1,9 +1,10 @@
 """hedgelab: which draft model should draft next? Record once, replay any selection policy exactly."""
 
-from hedgelab import acceptance, bounds, coins, delays, feedback, lengths, metrics, oracles, regret, worlds
+from hedgelab import acceptance, bounds, coins, cost, delays, feedback, lengths, metrics, oracles, regret, worlds
 from hedgelab._jit import kernel
 from hedgelab.algorithms import learner, learners
 from hedgelab.contract import Learner, Parameter
+from hedgelab.cost import Bill, Costs
 from hedgelab.decode_replay import Replay, replay
 from hedgelab.finding import home_advantage
 from hedgelab.matrix import AcceptanceMatrix, acceptance_matrix
@@ -12,6 +13,8 @@ from hedgelab.trace import Trace, TraceError, open_trace, sample_trace
 
 __all__ = [
     "AcceptanceMatrix",
+    "Bill",
+    "Costs",
     "Game",
     "Learner",
     "Parameter",
@@ -22,6 +25,7 @@ __all__ = [
     "acceptance_matrix",
     "bounds",
     "coins",
+    "cost",
     "delays",
     "feedback",
     "home_advantage",

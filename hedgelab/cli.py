@@ -1,4 +1,4 @@
-"""The command line: `hedgelab demo | replay | play | matrix | router | learners | metrics | trace`."""
+"""The command line: `hedgelab demo | replay | play | matrix | costs | router | learners | metrics | trace`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hedgelab.contract import Learner
     from hedgelab.router import Router
     from hedgelab.routing import Evaluation
+    from hedgelab.storage.costs import Costs
     from hedgelab.trace import Trace
 
 app = typer.Typer(
@@ -45,6 +46,10 @@ Seed = Annotated[int, typer.Option(help="Seed of coins and policies.", min=0)]
 LearnerOptions = Annotated[
     list[str] | None,
     typer.Option("--learner", help="A registered name, FILE.py:NAME, or all; again for more. [normalhedge]"),
+]
+CostsOption = Annotated[
+    str | None,
+    typer.Option("--costs", help="Add modelled speed-ups: a file of call costs, or bundled for those of hedgelab."),
 ]
 SettingOptions = Annotated[
     list[str] | None, typer.Option("--set", help="A parameter of the learner, NAME=VALUE; with one learner only.")
@@ -142,6 +147,12 @@ def _folder(name: str) -> Path:
     return bundled if (bundled / MANIFEST).exists() and not (Path(name) / MANIFEST).exists() else Path(name)
 
 
+def _costs(given: str | None) -> Costs | None:
+    from hedgelab.storage.costs import Costs
+
+    return None if given is None else Costs.load(None if given == "bundled" else given)
+
+
 @contextmanager
 def _progress(label: str, total: int) -> Iterator[Advance]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -232,9 +243,14 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
         name = f"{policy.name}: {comparison.best_fixed}" if policy.name == "best fixed drafter" else policy.name
         shown = [cell(numbers["mat"]), cell(numbers["mat_mean_of_requests"])]
         shown += [cell(numbers["rounds"], 0), cell(numbers["regret_rounds"], 0)]
+        if comparison.costs:
+            shown.append(cell(numbers["speedup"], 2) if "speedup" in numbers else "-")
         rows.append([name, policy.feedback if policy.kind == "learner" else "oracle", *shown])
     header = ["policy", "feedback", "MAT (tokens / rounds)", "MAT (mean of prompts)", "rounds", "regret in rounds"]
+    header += ["modelled speed-up"] if comparison.costs else []
     _print_sheet(Sheet(f"{POOLED}, 95% intervals over prompts", header, rows, left=2), console)
+    if comparison.costs:
+        console.print(_escaped(_costs_note(comparison.costs)), soft_wrap=True)
     for policy in comparison.policies if caveats else ():
         for note in policy.caveats:
             console.print(f"{_escaped(policy.name)}: {_escaped(note)}", soft_wrap=True)
@@ -244,6 +260,14 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
     ]
     title = "MAT (tokens / rounds) by domain, ± half of the 95% interval"
     _print_sheet(Sheet(title, ["policy", *comparison.domains], rows), console)
+
+
+def _costs_note(costs: Costs) -> str:
+    note = (
+        f"modelled speed-up over plain decoding, learners with full information scoring every drafter in every round; "
+        f"costs measured on {costs.machine.processor}, {costs.threads} thread, one text; -: not known"
+    )
+    return f"{note}. Provisional: {costs.machine.provisional}" if costs.machine.provisional else note
 
 
 @app.command()
@@ -257,6 +281,7 @@ def demo(
     as_json: AsJson = False,
     replicates: Replicates = 8,
     seed: Seed = 0,
+    costs: CostsOption = None,
 ) -> None:
     """Replay six learners and the oracles on a bundled real trace; print the comparison and draw the figure."""
     from hedgelab.comparison import STREAMS, compare, default_learners, regret_curves
@@ -278,6 +303,7 @@ def demo(
                 replicates=replicates,
                 seed=seed,
                 routes=routes,
+                costs=_costs(costs),
                 objective="length",
                 advance=advance,
             )
@@ -312,6 +338,7 @@ def replay(
     router: RouterOption = None,
     replicates: Replicates = 1,
     seed: Seed = 0,
+    costs: CostsOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay learners over a trace, beside the oracles."""
@@ -332,7 +359,15 @@ def replay(
         }
         with _progress("replaying", (1 + len(policies)) * replicates) as advance:
             comparison = compare(
-                recorded, policies, k=k, replicates=replicates, seed=seed, routes=routes, advance=advance, **options
+                recorded,
+                policies,
+                k=k,
+                replicates=replicates,
+                seed=seed,
+                routes=routes,
+                advance=advance,
+                costs=_costs(costs),
+                **options,
             )
         if as_json:
             print(json.dumps({**comparison.document(), **about}, indent=1))
@@ -565,6 +600,31 @@ def validate_router(
                 advance=advance,
             )
         _print_evaluation(found, as_json)
+
+
+@app.command("costs")
+def show_costs(
+    trace: TraceArgument = "t06",
+    costs: Annotated[
+        str, typer.Option("--costs", help="A file of call costs; bundled: those of hedgelab.")
+    ] = "bundled",
+    k: Annotated[int | None, typer.Option("--k", help="Draft length; default: 5, or the trace's if shorter.")] = None,
+    replicates: Replicates = 4,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+) -> None:
+    """Show what every drafter's calls cost and how fast decoding with it alone would be, as `hedgelab.cost` models."""
+    from hedgelab.cost_table import speedups
+
+    with _plain_errors():
+        known, recorded = _costs(costs), _open(trace)
+        assert known is not None
+        sheet = speedups(recorded, known, k=min(5, recorded.k) if k is None else k, replicates=replicates)
+        if markdown:
+            print("\n".join(sheet.markdown()))
+            return
+        console = _console()
+        _print_sheet(sheet, console)
+        console.print(_escaped(_costs_note(known)), soft_wrap=True)
 
 
 @app.command()

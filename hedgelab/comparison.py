@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from hedgelab import bounds, oracles
 from hedgelab.algorithms import learner
 from hedgelab.contract import Learner
-from hedgelab.decode_replay import coin_place, replay, whole
+from hedgelab.cost import Costs, CostsError, bill
+from hedgelab.decode_replay import Replay, coin_place, replay, whole
 from hedgelab.feedback import draft_length, loss_range
 from hedgelab.regret import Interval, bootstrap_counts, ratio_interval, sum_interval, token_game
 from hedgelab.trace import Trace
@@ -28,6 +29,7 @@ RESAMPLES = 2000
 STREAMS = 8
 
 Advance = Callable[[int], None]
+Seconds = NDArray[np.float64] | None
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Policy:
     kind : "learner", or "oracle" (knows what a decoder cannot)
     rounds : (S,) float64, rounds of each sequence, mean over coins (exact for oracles that have an expectation)
     caveats : what voids the conditions of a learner's theorem here
+    seconds : (S,) modelled seconds of each sequence, mean over coins; None where no cost is known
     """
 
     name: str
@@ -44,16 +47,21 @@ class Policy:
     feedback: str
     rounds: NDArray[np.float64]
     caveats: tuple[str, ...] = ()
+    seconds: Seconds = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Policies on one trace, with paired bootstrap intervals over prompts (95%, percentile, drawn within domains)."""
+    """Policies on one trace, with paired bootstrap intervals over prompts (95%, percentile, drawn within domains).
+
+    costs : of the calls, where seconds are modelled
+    """
 
     trace: Trace
     settings: dict[str, Any]
     best_fixed: str
     policies: tuple[Policy, ...]
+    costs: Costs | None = None
 
     @property
     def tokens(self) -> NDArray[np.float64]:
@@ -73,6 +81,8 @@ class Comparison:
 
         mat : all tokens / all rounds; mat_mean_of_requests : mean over prompts of tokens / rounds
         rounds : sum over prompts; regret_rounds : rounds minus those that the best fixed drafter needs on average
+        speedup : modelled seconds of plain decoding over those of the rounds (`hedgelab.cost`), where costs are known;
+            of the best fixed drafter, as of learners, a mean over replicates
         """
         return self._summary
 
@@ -103,6 +113,9 @@ class Comparison:
                     "rounds": sum_interval(rounds, counts),
                     "regret_rounds": sum_interval(rounds - reference[here], counts),
                 }
+                if self.costs is not None and policy.seconds is not None:
+                    plain = tokens * self.costs.target.step.median
+                    numbers["speedup"] = ratio_interval(plain, policy.seconds[here], counts)
                 table[domain][policy.name] = {key: shown(interval, prompts) for key, interval in numbers.items()}
         return table
 
@@ -128,6 +141,7 @@ class Comparison:
             "settings": self.settings,
             "best_fixed_drafter": self.best_fixed,
             "policies": {policy.name: {"kind": policy.kind, "feedback": policy.feedback} for policy in self.policies},
+            **({} if self.costs is None else {"costs": _said(self.costs)}),
             "interval": f"95%, percentile bootstrap over prompts within domains, {RESAMPLES} resamples, paired",
             "results": {
                 domain: {
@@ -155,6 +169,10 @@ def _checked_route(name: str, route: ArrayLike, trace: Trace) -> NDArray[np.int6
     return given.astype(np.int64)
 
 
+def _said(costs: Costs) -> dict[str, Any]:
+    return {"machine": costs.machine.processor, "measured": costs.measured, "provisional": costs.machine.provisional}
+
+
 def default_learners() -> tuple[Learner, ...]:
     """Return the learners of the demo, with their defaults: few enough to tell apart in one figure."""
     return tuple(learner(name) for name in ("hedge", "normalhedge", "ftl", "exp3", "ucb1", "uniform"))
@@ -169,9 +187,12 @@ def compare(
     seed: int = 0,
     routes: Mapping[str, ArrayLike] = MappingProxyType({}),
     advance: Advance = lambda _: None,
+    costs: Costs | None = None,
     **options: Any,
 ) -> Comparison:
     """Return policies and oracles on one trace under the same coins.
+
+    costs : with them the comparison holds modelled seconds, of every policy whose drafters were measured
 
     policies : learners or registered names, each once (other parameters make another). options go to `replay`; a
     learner meets the feedback that it is made for unless they say otherwise.
@@ -194,12 +215,14 @@ def compare(
     rows: list[Policy] = []
     for label, policy in zip(labels, chosen, strict=True):
         total = np.zeros(trace.sequences)
+        seconds: list[Seconds] = []
         for replicate in range(replicates):
             run = replay(trace, policy, k=k, seed=seed, replicate=replicate, **options)
             total += run.sequence_rounds
+            seconds.append(_seconds(run, costs))
             advance(1)
         feedback = "none" if policy.feedback == "none" else run.settings["feedback"]
-        rows.append(Policy(label, "learner", feedback, total / replicates, run.caveats))
+        rows.append(Policy(label, "learner", feedback, total / replicates, run.caveats, _mean(seconds)))
     fixed = oracles.expected_fixed_rounds(trace, k=k)
     for name, route in routed.items():
         rows.append(Policy(name, "learner", "none", fixed.rounds[np.arange(trace.sequences), route]))
@@ -209,14 +232,33 @@ def compare(
         advance(1)
     informed = oracles.informed_rounds(trace, k=k)
     known = (fixed.overall, fixed.per_query, informed, switching / replicates)
+    alone = None
+    if costs is not None:
+        best = learner("fixed", drafter=trace.drafters[fixed.best])
+        runs = (replay(trace, best, k=k, seed=seed, replicate=each) for each in range(replicates))
+        alone = _mean([_seconds(run, costs) for run in runs])
     for name, rounds in zip(ORACLES, known, strict=True):
-        rows.append(Policy(name, "oracle", "all", rounds))
+        rows.append(Policy(name, "oracle", "all", rounds, seconds=alone if name == BEST_FIXED else None))
     return Comparison(
         trace=trace,
         settings={"k": k, "replicates": replicates, "seed": seed, **options},
         best_fixed=trace.drafters[fixed.best],
         policies=tuple(rows),
+        costs=costs,
     )
+
+
+def _seconds(run: Replay, costs: Costs | None) -> Seconds:
+    """Return (S,) the modelled seconds of a run; None where a cost is not known."""
+    try:
+        return None if costs is None else bill(run, costs).by_sequence
+    except CostsError:
+        return None
+
+
+def _mean(seconds: Sequence[Seconds]) -> Seconds:
+    known = [each for each in seconds if each is not None]
+    return np.mean(known, axis=0) if len(known) == len(seconds) else None
 
 
 @dataclass(frozen=True)
