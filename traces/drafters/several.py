@@ -81,7 +81,7 @@ class Several(Reading):
         everyone = torch.zeros(batch, depths, self.options.drafts, dtype=torch.float64, device=token.device)
         everyone[..., -1] = 1
         survivors = everyone
-        if self.options.form == "sequences":
+        if self.options.form == "sequences" or isinstance(law, OneHot):
             survivors = torch.cat([everyone[:, :1], self._survivors.to(token.device)], 1)[:, :depths]
         alpha, gamma, self._survivors = several_alpha_gamma(target, law, token, survivors)
         return alpha, gamma
