@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 import hedgelab as hl
-from experiments.round_costs import LARGEST, drafter_cost, seconds_of, target_costs, texts_of
+from experiments.round_costs import FEW, LARGEST, drafter_cost, seconds_of, target_costs, texts_of
 from hedgelab.cost import Costs, DrafterCost, LearnerCost, Machine, TargetCost
 from hedgelab.cost_table import calls, speedups
 from hedgelab.decode_replay import fresh_state
@@ -165,7 +165,7 @@ def markdown(costs: Costs, trace: hl.Trace) -> str:
     machine = f"{costs.machine.processor}, {costs.machine.cores} cores, {costs.machine.system}"
     lines = [
         f"Measured {costs.measured} on {machine}: {costs.threads} thread, {costs.dtype}, one text, {costs.prefix} "
-        f"tokens read before; medians of {costs.repeats} repeats (half as many of passes over 16 tokens and more) with "
+        f"tokens read before; medians of {costs.repeats} repeats, fewer of passes over {FEW + 1} tokens and more, with "
         "their 95% intervals.",
     ]
     if costs.machine.provisional:

@@ -47,12 +47,23 @@ from traces.scoring import Scorer
 from traces.targets import Target
 from traces.trees import depths_of
 
-__all__ = ["LARGEST", "Passes", "Sample", "Text", "drafter_cost", "seconds_of", "target_costs", "texts_of", "widths"]
+__all__ = [
+    "FEW",
+    "LARGEST",
+    "Passes",
+    "Sample",
+    "Text",
+    "drafter_cost",
+    "seconds_of",
+    "target_costs",
+    "texts_of",
+    "widths",
+]
 
 LARGEST = 64  # most tokens of a tree that the target is timed with
 AT_ONCE = ("medusa",)  # kinds whose laws at all depths need none of the drafted tokens
 WARM = 2  # calls before the first one counted
-_FEW = 8
+FEW = 8  # tokens of a pass that is timed in every repeat
 _TAIL = 0.025
 
 
@@ -176,27 +187,29 @@ def target_costs(
     """
     plain, passes = Sample(), {size: Sample() for size in sizes}
     layers: dict[int, list[list[float]]] = {size: [] for size in sizes}
+    coin = torch.full((1,), 0.5, dtype=torch.float64)
     for text in texts:
         stepper = Passes(target.model)
-        stepper.begin(text.tokens[:, : text.prefix], text.prefix + max(len(text.laws), *sizes) + 1)
+        stepper.begin(text.tokens[:, : text.prefix], text.prefix + len(text.laws) + max(sizes))
         drafts = text.tokens[:, torch.arange(max(sizes)) % text.tokens.shape[1]]
-        for size in sizes:
-            # large passes vary less and take most of the time
-            for repeat in range(WARM + (repeats if size <= _FEW else -(-repeats // 2))):
+        # in turn, a repeat of each: what slows the machine for a while then slows all
+        for repeat in range(WARM + repeats):
+            with (plain if repeat >= WARM else Sample()).timed():
+                law = process(target.known(stepper.step(text.tokens[:, text.prefix + repeat])), processing)
+                draw(law, coin)
+            for size in sizes:
+                # large passes vary less and take most of the time
+                if size > FEW and repeat % 2:
+                    continue
                 stamps = _Stamps(target)
                 sample = passes[size] if repeat >= WARM else Sample()
                 begin = time.process_time()
                 with sample.timed():
-                    logits = stepper.over(drafts[:, :size])[0]
-                    process(target.known(logits), processing)
+                    law = process(target.known(stepper.over(drafts[:, :size])[0]), processing)
+                    draw(law, coin.expand(size))
                 stamps.remove()
                 if repeat >= WARM:
                     layers[size].append([stamp - begin for stamp in stamps.at])
-        coin = torch.full((1,), 0.5, dtype=torch.float64)
-        for step in range(min(repeats + WARM, len(text.laws))):
-            with (plain if step >= WARM else Sample()).timed():
-                law = process(target.known(stepper.step(text.tokens[:, text.prefix + step])), processing)
-                draw(law, coin)
     points = Points(tuple(sizes), tuple(seconds_of(passes[size].seen) for size in sizes))
     medians = {size: np.median(np.array(seen), 0).tolist() for size, seen in layers.items()}
     return seconds_of(plain.seen), points, medians
