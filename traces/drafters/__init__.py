@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgelab.storage.manifest import Processing
-from traces.drafters import causal, exit, head, lookup, ngram, tree, truncated
+from traces.drafters import causal, dynamic_tree, exit, head, lookup, ngram, tree, truncated
 from traces.drafters.base import DeepLaws, Drafter, DrafterError, FlatDrafter
 from traces.targets import Target, load_target
 from traces.texts import Texts
@@ -62,6 +62,12 @@ KINDS: dict[str, Kind] = {
     "ngram": Kind(
         ngram.Options,
         lambda name, how, options, at: ngram.NGram(name, how, options, Texts.load(at.path(options.texts)), at.target),
+    ),
+    "dynamic-tree": Kind(
+        dynamic_tree.Options,
+        lambda name, how, options, at: dynamic_tree.DynamicTree(
+            name, how, at.k, at.path(options.checkpoint), options, at.target
+        ),
     ),
     "exit": Kind(exit.Options, lambda name, how, options, at: exit.EarlyExit(name, how, options, at.target)),
     "causal": Kind(
