@@ -186,7 +186,7 @@ def test_other_tokenizers_are_refused_by_content(target, tmp_path):
 
 
 def test_every_kind_is_registered():
-    certain = {"lookup", "retrieval", "tree"}
+    certain = {"dynamic-tree", "lookup", "retrieval", "tree"}
     sampled = {"causal", "exit", "head", "medusa", "ngram", "retrieval-chain", "several", "truncated"}
     assert set(KINDS) == certain | sampled
 

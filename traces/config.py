@@ -35,7 +35,7 @@ __all__ = [
     "read_yaml",
 ]
 
-CERTAIN = ("lookup", "retrieval", "tree")  # kinds whose drafts are certain
+CERTAIN = ("lookup", "retrieval", "tree", "dynamic-tree")  # kinds whose drafts are certain
 Name = Annotated[
     str, pattern(r"(?!\.+$)[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, dashes, underscores, not dots alone")
 ]

@@ -51,7 +51,7 @@ from torch import Tensor, nn
 
 from traces.targets import Target
 
-__all__ = ["KINDS", "Head", "HeadError", "Rounds", "index_of", "taps_of"]
+__all__ = ["KINDS", "Branches", "Head", "HeadError", "Rounds", "index_of", "taps_of"]
 
 KINDS = ("eagle", "truncated", "medusa")
 _EPSILON = 1e-6  # of the norms without weights
@@ -232,10 +232,13 @@ class Rounds:
 
     A round begun a tokens ago is at its depth a. The queries, one a round, run as one batch. Keys made from the
     target's features are shared by all rounds; those of a round's own steps live in a ring of the last k columns.
+
+    nodes : room for the keys of so many nodes of a draft tree, see `branches`
     """
 
-    def __init__(self, head: Head, k: int) -> None:
-        self._head, self._k = head, k
+    def __init__(self, head: Head, k: int, nodes: int = 0) -> None:
+        self._head, self._k, self._nodes = head, k, nodes
+        self._text = k * (k - 1) + nodes  # where the keys of the text begin in the store
 
     @torch.inference_mode()
     def begin(self, prompts: Tensor, capacity: int, states: Sequence[Tensor], pad: int) -> None:
@@ -251,12 +254,12 @@ class Rounds:
         self._last = [state[:, -1] for state in states]  # the target's, at the latest token it has read
         self._made = torch.full((k,), -(10**9), device=device)  # the column of each place in the ring
         self._own: Tensor | None = None
-        self._keys = _Placed(k * (k - 1), capacity)
+        self._keys = _Placed(self._text, capacity)
         feature = head.feature([_later(state) for state in states] if head.kind == "eagle" else states)
         column = torch.arange(self._column, device=device)
         visible = ((column <= column[:, None]) & real[:, None]) | (column[:, None] == column)
-        self._keys.aim(k * (k - 1) + column, self._column)
-        visible = F.pad(visible, (k * (k - 1), 0))  # the ring comes first in the store: nobody sees it yet
+        self._keys.aim(self._text + column, self._column)
+        visible = F.pad(visible, (self._text, 0))  # ring and nodes come first in the store: nobody sees them yet
         positions = (real.cumsum(1) - 1).clamp(min=0)
         head.attend(head.inputs(prompts.clamp(min=0).to(device), feature), positions, visible, self._keys)
 
@@ -278,15 +281,29 @@ class Rounds:
         self._column += 1
         depth = torch.arange(k, device=device)
         self._made[now % k] = now
-        self._keys.aim(torch.cat([depth[:1] + k * (k - 1) + now, now % k * (k - 1) + depth[:-1]]), now + 1)
+        self._keys.aim(torch.cat([depth[:1] + self._text + now, now % k * (k - 1) + depth[:-1]]), now + 1)
         # a key of depth i at column u belongs to the round begun at u - i
         ring = (self._made[:, None] - depth[1:]).flatten() == now - depth[:, None]
         shared = (torch.arange(now + 1, device=device) <= now - depth[:, None]) & self._real[:, None, : now + 1]
-        visible = torch.cat([ring.expand(len(token), -1, -1), shared], 2)
+        visible = torch.cat([F.pad(ring, (0, self._nodes)).expand(len(token), -1, -1), shared], 2)
         inputs = head.inputs(token.to(device)[:, None].expand(-1, k), feature)
         self._own = head.attend(inputs, self._position[:, None].expand(-1, k), visible, self._keys)
         self._position = self._position + 1
         return self._own
+
+    def branches(self) -> Branches:
+        """Return a draft tree's root at the latest token. What grows there changes nothing of the rounds.
+
+        It is of use until the next step. Raises HeadError for a truncated head: behind a node off the path it would
+        need the target's first layers.
+        """
+        if self._head.kind == "truncated":
+            raise HeadError("a truncated head grows no trees: its nodes would need the target's first layers")
+        assert self._own is not None
+        seen = self._real[:, None, : self._column]
+        return Branches(
+            self._head, self._keys, self._own[:, :1], self._position - 1, seen, self._text - self._nodes, self._nodes
+        )
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows, in this order."""
@@ -295,6 +312,49 @@ class Rounds:
         self._last = [state[rows] for state in self._last]
         self._own = None if self._own is None else self._own[rows]
         self._keys.keep(rows)
+
+
+class Branches:
+    """A draft tree that grows level by level behind one token of each text, each node on its parent's own output.
+
+    A node sees the text, as all rounds do, its ancestors and itself. Made by `Rounds.branches`.
+
+    outputs : (B, Q, H), the head's at the latest level's nodes; at first at the root
+    """
+
+    def __init__(
+        self, head: Head, keys: _Placed, root: Tensor, position: Tensor, text: Tensor, begin: int, room: int
+    ) -> None:
+        """position : (B,), the root's. text : (B, 1, T) bool, its columns that all see. begin, room : of nodes' keys"""
+        self._head, self._keys, self.outputs = head, keys, root
+        self._position, self._text, self._begin = position, text, begin
+        self._lineage = torch.zeros(len(root), 1, room, dtype=torch.bool, device=root.device)  # ancestors and itself
+        self._used = 0
+
+    @torch.inference_mode()
+    def grow(self, parent: Tensor, tokens: Tensor) -> Tensor:
+        """Add a level of nodes with tokens (B, Q) int64 behind nodes `parent` (B, Q) of the level before.
+
+        Return their outputs (B, Q, H). Raises ValueError where the nodes outnumber the room.
+        """
+        device, (batch, count) = self.outputs.device, tokens.shape
+        room = self._lineage.shape[2]
+        if self._used + count > room:
+            raise ValueError(f"a tree of {self._used + count} nodes in a room of {room}")
+        parent, tokens = parent.to(device), tokens.to(device)
+        place = self._used + torch.arange(count, device=device)
+        features = self.outputs.gather(1, parent[..., None].expand(-1, -1, self.outputs.shape[2]))
+        above = self._lineage.gather(1, parent[..., None].expand(-1, -1, room))
+        self._lineage = above | (torch.arange(room, device=device) == place[:, None])
+        self._position = self._position + 1
+        visible = torch.cat(
+            [self._lineage.new_zeros(batch, count, self._begin), self._lineage, self._text.expand(-1, count, -1)], 2
+        )
+        self._keys.aim(self._begin + place, self._text.shape[2])
+        inputs = self._head.inputs(tokens, features)
+        self.outputs = self._head.attend(inputs, self._position[:, None].expand(-1, count), visible, self._keys)
+        self._used += count
+        return self.outputs
 
 
 class _Growing:
@@ -311,16 +371,16 @@ class _Growing:
 
 
 class _Placed:
-    """Keys and values in a store of fixed size: a ring first, then one place a column of the text."""
+    """Keys and values in a store of fixed size: places of the rounds' own first, then one a column of the text."""
 
-    def __init__(self, ring: int, capacity: int) -> None:
-        self._size, self._ring = ring + capacity, ring
+    def __init__(self, own: int, capacity: int) -> None:
+        self._size, self._begin = own + capacity, own
         self._store: list[Tensor] = []
-        self._place, self._end = torch.empty(0, dtype=torch.int64), ring
+        self._place, self._end = torch.empty(0, dtype=torch.int64), own
 
     def aim(self, place: Tensor, columns: int) -> None:
         """Say where (Q,) int64 the next keys go, and how many columns of the text are then known."""
-        self._place, self._end = place, self._ring + columns
+        self._place, self._end = place, self._begin + columns
 
     def update(self, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if not self._store:

@@ -100,13 +100,16 @@ class Stepper:
         self._mask, self._position = self._mask[rows], self._position[rows]
         self._cache.batch_select_indices(rows)
 
-    def _forward(self, ids: Tensor, positions: Tensor, hidden: bool) -> Any:
+    def _forward(
+        self, ids: Tensor, positions: Tensor, hidden: bool, mask: Tensor | None = None, logits: int = 1
+    ) -> Any:
+        """Read ids (B, Q) at positions (B, Q). mask : as the model takes it. logits : of how many last ones, 0: all."""
         return self._model(
             input_ids=ids,
-            attention_mask=self._mask[:, : self._length],
+            attention_mask=self._mask[:, : self._length] if mask is None else mask,
             position_ids=positions,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=logits,
             output_hidden_states=hidden,
             **{self._cache_name: self._cache},
         )

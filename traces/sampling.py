@@ -199,6 +199,7 @@ def top_ids(logits: Tensor, count: int) -> Tensor:
     >>> top_ids(torch.tensor([[1.0, 3.0, 3.0, float("-inf")]]), 4)
     tensor([[ 1,  2,  0, -1]])
     """
+    logits = logits.float()
     size = min(count, logits.shape[1])
     values = torch.topk(logits, size).values
     sizes = torch.full((len(logits),), size, dtype=torch.int64, device=logits.device)

@@ -131,7 +131,7 @@ class Scorer:
         if isinstance(drafter, Reading):
             return self._of_reading(drafter, prefix, law, token, place)
         if isinstance(drafter, TreeDrafter):
-            return self._of_trees(i, drafter, prefix, law, token)
+            return self._of_trees(i, drafter, prefix, law, token, place)
         assert isinstance(drafter, DeepDrafter)
         with self._clock(f"forward: {drafter.name}"):
             proposal = drafter.propose(prefix)
@@ -178,9 +178,13 @@ class Scorer:
                 first = OneHot(torch.full_like(token, PAD))
         return _Score(alpha.cpu(), gamma.cpu(), first, sure, _all(batch, drafter.k), _all(batch, 0))
 
-    def _of_trees(self, i: int, drafter: TreeDrafter, prefix: Prefix, law: Dense | OneHot, token: Tensor) -> _Score:
+    def _of_trees(
+        self, i: int, drafter: TreeDrafter, prefix: Prefix, law: Dense | OneHot, token: Tensor, place: str
+    ) -> _Score:
         with self._clock(f"forward: {drafter.name}"):
             trees = drafter.trees(prefix)
+        if trees.faulty is not None:
+            self._sound(torch.where(trees.faulty, torch.nan, 0.0)[:, None], drafter.name, place)
         with self._clock(f"processing: {drafter.name}"):
             alpha, gamma = self._followed[i].step(trees, law, token)
             proposed = self._followed[i].deepest

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgelab.storage.manifest import Processing
-from traces.drafters import causal, exit, head, lookup, medusa, ngram, retrieval, several, tree, truncated
+from traces.drafters import causal, dynamic_tree, exit, head, lookup, medusa, ngram, retrieval, several, tree, truncated
 from traces.drafters.base import DeepLaws, Drafter, DrafterError, FlatDrafter
 from traces.targets import Target, load_target
 from traces.texts import Texts
@@ -76,6 +76,12 @@ KINDS: dict[str, Kind] = {
     "retrieval-chain": Kind(
         retrieval.Options,
         lambda name, how, options, at: retrieval.RetrievalChain(name, how, options, at.texts(options.texts), at.target),
+    ),
+    "dynamic-tree": Kind(
+        dynamic_tree.Options,
+        lambda name, how, options, at: dynamic_tree.DynamicTree(
+            name, how, at.k, at.path(options.checkpoint), options, at.target
+        ),
     ),
     "exit": Kind(exit.Options, lambda name, how, options, at: exit.EarlyExit(name, how, options, at.target)),
     "causal": Kind(

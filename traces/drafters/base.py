@@ -28,6 +28,7 @@ from torch import Tensor
 
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
+from traces.trees import Trees
 
 if TYPE_CHECKING:
     from traces.sampling import Dense, OneHot
@@ -87,22 +88,6 @@ class Proposal:
 
     tokens: Tensor
     match: Tensor
-
-
-@dataclass(frozen=True)
-class Trees:
-    """Draft trees of certain tokens, one a text. Children of one node are different tokens.
-
-    tokens : (B, M) int64 on the CPU, PAD where there is no node. parent : (B, M) int64, the place of a node's parent,
-    which comes before it; -1 for a child of the root, the last token of the text. confidence : (B,), how likely the
-    drafter takes its best first token to be; None for sure
-    match : (B,) int64, length of the match that was looked up, None for a drafter that looks up none
-    """
-
-    tokens: Tensor
-    parent: Tensor
-    confidence: Tensor | None = None
-    match: Tensor | None = None
 
 
 class Drafter(ABC):

@@ -80,10 +80,12 @@ class StaticTree(Reading):
         batch, depths, _ = found.values.shape
         fresh = torch.full((batch, 1), ROOT, dtype=torch.int64)
         self._at = torch.cat([fresh, self._at], 1)[:, :depths]
-        ids = top_ids(found.values.flatten(0, 1), self._ranks)
+        # a law of the prefix alone is the same in all rounds
+        values = found.values if isinstance(self.over, DeepLaws) else found.values[:, :1]
+        ids = top_ids(values.flatten(0, 1), self._ranks)
         if found.ids is not None:
             ids = torch.where(ids >= 0, found.ids[ids.clamp(min=0)], -1)
-        ids = ids.view(batch, depths, -1)
+        ids = ids.view(batch, -1, self._ranks).expand(-1, depths, -1)
         # a row of the table for LEFT is not needed: what it yields is masked
         child = self._child[torch.where(self._at == ROOT, len(self.paths), self._at.clamp(min=0))]
         left = self._at == LEFT
@@ -104,9 +106,12 @@ class StaticTree(Reading):
 
 def _paths(name: str, options: Options, k: int) -> list[tuple[int, ...]]:
     """Return the paths of the tree, at most k long, parents first."""
-    given = sorted({path for path in options.paths if len(path) <= k}, key=lambda path: (len(path), path))
-    paths = given or likeliest_paths(options.shares, options.nodes, k)
-    orphans = [path for path in paths if len(path) > 1 and path[:-1] not in paths]
-    if orphans or () in paths:
-        raise DrafterError(f"drafter {name!r}: paths hold {list(orphans[0] if orphans else ())} without its beginning")
-    return paths
+    if not options.paths:
+        return likeliest_paths(options.shares, options.nodes, k)
+    paths = sorted(set(options.paths), key=lambda path: (len(path), path))
+    if () in paths:
+        raise DrafterError(f"drafter {name!r}: paths hold an empty one; allowed: ranks, one a depth")
+    for path in paths:
+        if len(path) > 1 and path[:-1] not in paths:
+            raise DrafterError(f"drafter {name!r}: paths hold {list(path)} without its beginning")
+    return [path for path in paths if len(path) <= k]
