@@ -179,7 +179,8 @@ def test_expm1(x):
 
 @given(st.floats(-0.5, 0.5) | st.floats(-1e-9, 1e-9))
 def test_log1p(y):
-    assert vlog1p(y) == pytest.approx(math.log1p(y), rel=1e-15, abs=0)
+    # half of an odd subnormal number is rounded: there the last bit may be off
+    assert vlog1p(y) == pytest.approx(math.log1p(y), rel=1e-15, abs=5e-324)
     assert vlog1p(y) == uncompiled(vlog1p)(y)
 
 
