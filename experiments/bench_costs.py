@@ -1,6 +1,6 @@
 """What a round costs: seconds of drafting, verifying, scoring and learning, measured on recorded texts.
 
-    python -m experiments.bench_costs --pool out/pool --out hedgelab/data/costs.json
+    python -m experiments.bench_costs --pool out/pool --add traces/configs/more.yaml --out hedgelab/data/costs.json
     python -m experiments.bench_costs --markdown                       # the tables of a file of costs
 
 CPU seconds at batch 1 and one thread, medians over repeats and texts; see `experiments.round_costs` for what is timed
@@ -30,12 +30,12 @@ from hedgelab.cost_table import calls, speedups
 from hedgelab.decode_replay import fresh_state
 from hedgelab.storage.costs import FORMAT_VERSION
 from traces.collect import versions
-from traces.config import Config, load_config, options_of
+from traces.config import Config, load_config, options_of, parse_config, read_yaml
 from traces.drafters import KINDS, Surroundings
 from traces.drafters.base import Drafter, DrafterError, Reading
 from traces.targets import Target, load_target
 
-__all__ = ["built", "learner_costs", "measure"]
+__all__ = ["built", "config_of", "learner_costs", "measure"]
 
 ROOT = Path(__file__).parent.parent
 _BUSY = 0.5  # load average beside the measurement's own from which the numbers are called provisional
@@ -131,6 +131,17 @@ def measure(
     )
 
 
+def config_of(file: Path, pool: Path, added: Sequence[Path] = ()) -> Config:
+    """Return a recording's configuration with the lists of drafters in other files behind its own."""
+    config, document = load_config(file, pool)
+    for more in added:
+        listed = parse_config({**document, "drafters": read_yaml(more, list)}, pool, str(more))
+        names = {drafter.name for drafter in config.drafters}  # a list names again what others of it read
+        new = tuple(drafter for drafter in listed.drafters if drafter.name not in names)
+        config = replace(config, drafters=(*config.drafters, *new))
+    return config
+
+
 def paths_of(trace: hl.Trace, count: int, length: int) -> list[list[int]]:
     """Return `count` texts of a trace, with their prompts, of more than `length` tokens, of many domains."""
     whole = [
@@ -188,6 +199,7 @@ def main() -> None:
         "--pool", type=Path, default=ROOT / "traces" / "data" / "pool", help="where heads and texts lie"
     )
     parser.add_argument("--config", type=Path, default=ROOT / "traces" / "configs" / "t06.yaml")
+    parser.add_argument("--add", type=Path, nargs="*", default=[], help="files with lists of more drafters")
     parser.add_argument("--trace", default="t06", help="a bundled trace, whose texts are read")
     parser.add_argument("--prefix", type=int, default=200)
     parser.add_argument("--texts", type=int, default=3)
@@ -201,7 +213,7 @@ def main() -> None:
     if arguments.markdown:
         print(markdown(Costs.load(arguments.costs), hl.sample_trace(arguments.trace)))
         return
-    config, _ = load_config(arguments.config, arguments.pool)
+    config = config_of(arguments.config, arguments.pool, arguments.add)
     if arguments.only:
         config = replace(config, drafters=tuple(e for e in config.drafters if e.name in arguments.only))
     trace = hl.sample_trace(arguments.trace)

@@ -9,7 +9,7 @@ import torch
 
 import hedgelab as hl
 from experiments import round_costs
-from experiments.bench_costs import built, learner_costs, markdown, measure
+from experiments.bench_costs import built, config_of, learner_costs, markdown, measure
 from experiments.round_costs import layers_needed, seconds_of, texts_of, widths
 from hedgelab.cost import Costs
 from hedgelab.storage.manifest import Processing
@@ -172,6 +172,19 @@ def test_the_interval_of_a_median(n):
     rank = max((r for r, share in enumerate(covers, 1) if share >= 0.95), default=1)
     assert (found.low, found.high) == (values[rank - 1], values[n - rank])
     assert found.median == (n - 1) / 2
+
+
+def test_lists_of_more_drafters_come_behind_a_configurations_own(tmp_path):
+    configs = Path(__file__).parents[1] / "traces" / "configs"
+    own, more = (
+        config_of(configs / "t06.yaml", tmp_path),
+        config_of(configs / "t06.yaml", tmp_path, [configs / "more.yaml"]),
+    )
+    assert more.drafters[: len(own.drafters)] == own.drafters
+    added = {drafter.name: drafter for drafter in more.drafters[len(own.drafters) :]}
+    assert "eagle-matched" not in added  # is among the configuration's own
+    assert added["eagle-matched-static"].processing.temperature == 0
+    assert added["rest-all-chain"].processing == own.drafters[-1].processing
 
 
 def test_learners_have_costs():

@@ -170,6 +170,19 @@ def test_full_information_pays_for_every_drafter_and_bandits_for_none():
     np.testing.assert_array_equal(bill(full, costs).evaluate, bill(full, costs, every=1, drafters=4).evaluate)
 
 
+def test_laws_that_two_readings_share_are_paid_once():
+    rng = np.random.default_rng(7)
+    costs, trace = costs_of(rng), trace_of(rng, [10, 14], (2, 0))
+    free = dataclasses.replace(costs.drafters["c"], evaluate=points((1, 0.0)))
+    # two trees that read the laws of d, at no cost of their own
+    names = [dataclasses.replace(said, kind="tree", rule="tree") for said in trace.manifest.drafters]
+    trace.manifest = dataclasses.replace(trace.manifest, drafters=tuple(names))
+    run = hl.replay(trace, hl.learner("fixed", drafter="c"), k=K)
+    twice = bill(run, dataclasses.replace(costs, drafters={**costs.drafters, "a": free, "c": free}), every=1)
+    laws = costs.drafters["d"].evaluate
+    np.testing.assert_allclose(twice.evaluate, [float(naive_line(laws, n)) for n in run.committed.tolist()])
+
+
 def test_a_drafter_of_most_layers_is_slower_than_plain_decoding():
     # every draft accepted: k + 1 tokens a round, the most there can be
     trace = hl.Trace.from_arrays(
