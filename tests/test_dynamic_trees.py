@@ -10,7 +10,7 @@ import torch
 
 from hedgelab.storage.manifest import Processing
 from hedgelab.trace import open_trace
-from tests.strategies_recording import WORDS, NaiveHead, naive_law, tiny_checkpoint, tiny_head, tiny_prompts
+from tests.strategies_recording import WORDS, NaiveHead, naive_law, naive_of, tiny_checkpoint, tiny_head, tiny_prompts
 from tests.strategies_trees import naive_follow, naive_tree, softmax_of
 from tests.test_collect import config_of, rows_of, text_of
 from traces import collect as collecting
@@ -37,6 +37,7 @@ def home(tmp_path_factory):
     target = load_target(str(folder / "target"))
     tiny_head(folder / "deep", target, "eagle", TAPS, IDS)
     tiny_head(folder / "cut", target, "truncated", (2,), IDS)
+    tiny_head(folder / "three", target, "medusa", (1, 3), IDS, depth=3, last_token=True)
     return folder
 
 
@@ -107,7 +108,7 @@ def test_trees_change_nothing_of_the_rounds(home, target):
 
 def test_truncated_heads_grow_no_trees(home, target):
     head, _ = load_head(home / "cut", target)
-    with pytest.raises(HeadError, match="a truncated head grows no trees: its nodes would need the target's first"):
+    with pytest.raises(HeadError, match="a truncated head grows no branches: its nodes would need the target's"):
         Rounds(head, 1, nodes=8).branches()
 
 
@@ -132,6 +133,7 @@ SHAPES = [
     {"width": 2, "nodes": 64},  # more than there are
     {"width": 40, "nodes": 30, "depth": 2},  # wider than the head's vocabulary
     {"width": 1, "nodes": 3},  # a chain, shorter than the drafts
+    {"width": 3, "nodes": 10, "checkpoint": "three"},  # heads that do not see each other, fewer than drafts
 ]
 
 
@@ -141,6 +143,7 @@ SHAPES = [
 def test_recorded_trees_are_those_of_a_search_by_lists(home, tmp_path, target, shape, p_how):
     """Every node that is expanded by a head in float64, alone; texts end at different rows."""
     drafters = [{"name": "x", "kind": "dynamic-tree", "options": {"checkpoint": "deep", **shape}}]
+    depth = shape.get("depth", 3 if "checkpoint" in shape else K)
     config = config_of(
         home, p_how, {"temperature": 1.2}, drafters=drafters, max_new_tokens=8, batch=3, prompts={"file": "few.jsonl"}
     )
@@ -149,8 +152,7 @@ def test_recorded_trees_are_those_of_a_search_by_lists(home, tmp_path, target, s
     assert trace.check() == []
     about = trace.manifest.drafters[0]
     assert (about.rule, about.depth, about.processing.temperature) == ("tree", K, 0.0)
-    naive = NaiveHead(home / "deep", target, "eagle", TAPS)
-    columns = {v: column for column, v in enumerate(naive.ids.tolist())}
+    naive = naive_of(home / shape.get("checkpoint", "deep"), target)
     compared = near = accepted = 0
     for s, begin, end in rows_of(trace):
         prompt, own = text_of(trace, s)
@@ -165,7 +167,7 @@ def test_recorded_trees_are_those_of_a_search_by_lists(home, tmp_path, target, s
                 drafted = [*text[: first + 1], *(naive.ids[column] for column in path)]
                 return np.log(softmax_of(naive.draft(drafted, first, len(path) + 1, *known)[-1]))
 
-            found, margin = naive_tree(law_of, shape["width"], shape["nodes"], shape.get("depth", K))
+            found, margin = naive_tree(law_of, shape["width"], shape["nodes"], depth)
             if margin < 1e-4:
                 near += 1
                 continue
@@ -179,7 +181,6 @@ def test_recorded_trees_are_those_of_a_search_by_lists(home, tmp_path, target, s
                 compared += 1
                 accepted += alpha
             assert float(trace.confidence[row, 0]) == pytest.approx(math.exp(max(law_of(()))), abs=1e-4)
-    assert len(columns) == len(IDS)
     assert compared > 50
     assert near < compared / 20
     assert accepted > 0 or shape["width"] == 1
@@ -224,7 +225,7 @@ def test_what_is_refused(home, target):
     def made(checkpoint="deep", how=COLD, **options):
         return DynamicTree("x", how, K, home / checkpoint, Options(checkpoint, **options), target)
 
-    with pytest.raises(DrafterError, match="kind truncated; allowed here: eagle: behind a node off the path"):
+    with pytest.raises(DrafterError, match="kind truncated; allowed here: eagle or medusa: behind a node off the path"):
         made("cut")
     with pytest.raises(DrafterError, match="drafter 'x': its drafts are certain; allowed temperature: 0"):
         made(how=Processing(0.7))

@@ -32,6 +32,7 @@ from traces.texts import Texts
 from traces.trees import Followed, chain, depths_of, grow, likeliest_paths, lineage_of, walk
 
 K = 4
+WARM = {"temperature": 1.0}
 
 # --- ranks ---------------------------------------------------------------------------------------------------------
 
@@ -179,7 +180,7 @@ def test_growing_is_growing_by_lists(seeds, words, width, nodes, depth):
 def test_heads_that_do_not_see_each_other_give_the_likeliest_products(seed, width, nodes):
     """One law a depth, whatever was drafted before: with no more nodes a level than are expanded, none is missed."""
     laws = torch.log_softmax(torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(seed)), -1)
-    trees = grow(lambda d, parent, token: laws[:, d : d + 1].expand(-1, parent.shape[1], -1), width, nodes, 3)
+    trees = grow(lambda d, parent, token: laws[:, d : d + 1], width, nodes, 3)
     table = laws[0].double().tolist()
     expected, margin = naive_tree(lambda path: table[len(path)], width, nodes, 3)
     assert margin < 1e-6 or sorted(paths_of(lists_of(trees)[0])) == sorted(expected)
@@ -357,9 +358,7 @@ def test_drafts_of_one_token_are_the_first_level(home, tmp_path):
 
 def test_what_a_tree_may_be_read_from(home, target):
     def made(*entries):
-        return build_drafters(
-            config_of(home, {"temperature": 1.0}, {"temperature": 1.0}, drafters=[OVER[0], *entries]), target
-        )
+        return build_drafters(config_of(home, WARM, WARM, drafters=[OVER[0], *entries]), target)
 
     lookup = {"name": "lookup", "kind": "lookup"}
     for over, others, words in (

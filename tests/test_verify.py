@@ -97,10 +97,8 @@ def test_every_node_is_a_text_of_its_own(name, texts, data):
             while node >= 0:
                 path, node = [node, *path], nodes[node][1]
             chosen.append(path)
-        longest = max(map(len, chosen))
-        verifier.accept(
-            torch.tensor([path + [PAD] * (longest - len(path)) for path in chosen]).view(len(texts), longest)
-        )
+        padded = [path + [PAD] * (max(map(len, chosen)) - len(path)) for path in chosen]
+        verifier.accept(torch.tensor(padded, dtype=torch.int64))
         for row, path in enumerate(chosen):
             texts[row] += [int(token[row]), *(lists[row][node][0] for node in path)]
         if data.draw(st.booleans()):  # going on one token at a time
@@ -124,9 +122,9 @@ def test_every_node_on_the_real_target():
     likely = verifier.begin(pad_left(texts), 80).topk(3).indices
     token = likely[:, 0]
     # children of all kinds: likely ones, the same token on several levels, an id of no use here
-    lists = [
-        [(int(v), -1) for v in row] + [(int(row[1]), 0), (int(row[1]), 3), (7, 3), (int(row[0]), 1)] for row in likely
-    ]
+    lists = []
+    for best, second, third in likely.tolist():
+        lists.append([(best, -1), (second, -1), (third, -1), (second, 0), (second, 3), (7, 3), (best, 1)])
     trees = trees_of([lists[0], lists[1][:5]])
     logits = verifier.verify(token, trees)
     assert_verified(target.model, texts, token, trees, logits)

@@ -294,11 +294,11 @@ class Rounds:
     def branches(self) -> Branches:
         """Return a draft tree's root at the latest token. What grows there changes nothing of the rounds.
 
-        It is of use until the next step. Raises HeadError for a truncated head: behind a node off the path it would
-        need the target's first layers.
+        It is of use until the next step. Raises HeadError for a head that does not feed on its own features: behind a
+        node off the path it would need the target's.
         """
-        if self._head.kind == "truncated":
-            raise HeadError("a truncated head grows no trees: its nodes would need the target's first layers")
+        if self._head.kind != "eagle":
+            raise HeadError(f"a {self._head.kind} head grows no branches: its nodes would need the target's own layers")
         assert self._own is not None
         seen = self._real[:, None, : self._column]
         return Branches(

@@ -190,8 +190,9 @@ def grow(expand: Expand, width: int, nodes: int, depth: int) -> Trees:
     """Return trees of at most `nodes` nodes, the likeliest that are found level by level, likeliest first.
 
     expand : called with (d, parent, token) for d = 0 .. depth - 1, returns log-probabilities (B, Q, W) behind each of
-    the Q nodes of depth d - 1 that are expanded. token : (B, Q) int64, their columns of W. parent : (B, Q) int64, which
-    of the nodes given at d - 1 each stands behind. At d = 0 the root alone is expanded, and both are (1, 1) zeros.
+    the Q nodes of depth d - 1 that are expanded, or (B, 1, W) where all have one law. token : (B, Q) int64, their
+    columns of W. parent : (B, Q) int64, which of the nodes given at d - 1 each stands behind. At d = 0 the root alone
+    is expanded, and both are (1, 1) zeros.
 
     A node is as likely as the product of the probabilities on its way down. At each depth the `width` likeliest nodes
     are expanded, each with the `width` likeliest tokens behind it; the likeliest of all nodes so found stay. A child is
@@ -201,7 +202,7 @@ def grow(expand: Expand, width: int, nodes: int, depth: int) -> Trees:
     Source: Li et al. 2024, "EAGLE-2: faster inference of language models with dynamic draft trees", section 4.
 
     >>> laws = torch.tensor([[[0.7, 0.2, 0.1], [0.9, 0.1, 0.0]]]).log()
-    >>> trees = grow(lambda d, parent, token: laws[:, d : d + 1].expand(-1, parent.shape[1], -1), 2, 4, 2)
+    >>> trees = grow(lambda d, parent, token: laws[:, d : d + 1], 2, 4, 2)
     >>> trees.tokens.tolist(), trees.parent.tolist()
     ([[0, 0, 1, 0]], [[-1, 0, -1, 2]])
     """
@@ -211,11 +212,12 @@ def grow(expand: Expand, width: int, nodes: int, depth: int) -> Trees:
     confidence = faulty = torch.empty(0)
     for d in range(depth):
         laws = expand(d, parent, token)
-        batch, count, _ = laws.shape
+        batch, count = len(laws), parent.shape[1]
         chance, name = chance.to(laws.device), name.to(laws.device)
         missing = laws[..., :1].isnan()  # a softmax with one NaN is NaN throughout
-        best = top_ids(laws.masked_fill(missing, -torch.inf).flatten(0, 1), width).view(batch, count, width)
+        best = top_ids(laws.masked_fill(missing, -torch.inf).flatten(0, 1), width).view(batch, -1, width)
         each = laws.gather(-1, best.clamp(min=0)).clamp(max=0).masked_fill(best < 0, -torch.inf)
+        best = best.expand(-1, count, -1)
         bad = (missing[..., 0] & (chance > -torch.inf)).any(1)
         confidence, faulty = (each[:, 0, 0].exp(), bad) if d == 0 else (confidence, faulty | bad)
         chances, columns = (chance[..., None] + each).flatten(1), best.flatten(1)

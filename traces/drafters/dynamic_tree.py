@@ -1,9 +1,10 @@
-"""A dynamic draft tree over an eagle head: it grows where the head is sure of itself.
+"""A dynamic draft tree over a trained head: it grows where the head is sure of itself.
 
 At each depth the likeliest nodes are expanded, and the likeliest of all are kept, see `traces.trees.grow`. A node is as
 likely as the product of the head's own probabilities on its way down, at temperature 1, before the target has seen any
-of it. Every node stands on its parent's own output and attends to the text and its ancestors, so the whole tree is
-computed at every row: that is what it costs to record.
+of it. Over an eagle head every node stands on its parent's own output and attends to the text and its ancestors, so the
+whole tree is computed at every row: that is what it costs to record. Over medusa heads all nodes of a depth share one
+law, and only the search for the likeliest products is left.
 Source: Li et al. 2024, "EAGLE-2: faster inference of language models with dynamic draft trees".
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import torch
 from torch import Tensor
@@ -21,13 +22,13 @@ from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between
 from traces.drafters.base import PAD, DrafterError, Prefix, States, TreeDrafter, Trees
 from traces.drafters.head import card_details, open_head
-from traces.heads import Rounds, taps_of
+from traces.heads import Head, Rounds, taps_of
 from traces.targets import Target
-from traces.trees import grow
+from traces.trees import Expand, grow
 
 __all__ = ["DynamicTree", "Options"]
 
-_WHY = ": behind a node off the path other heads need the target's own layers"
+_WHY = ": behind a node off the path others need the target's own layers"
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,13 @@ class DynamicTree(TreeDrafter):
             raise DrafterError(f"drafter {name!r}: its drafts are certain; allowed temperature: 0")
         if options.depth is not None and options.depth > k:
             raise DrafterError(f"drafter {name!r}: depth is {options.depth}; drafts have {k}, allowed: at most that")
-        self._head, self._card = open_head(name, checkpoint, target, "eagle", _WHY)
+        head, self._card = open_head(name, checkpoint, target, "eagle", "medusa", why=_WHY)
         self._options, self._depth = options, k
-        self.k, self.taps = options.depth or k, self._head.taps
-        self._rounds = Rounds(self._head, 1, options.width * (self.k - 1))
+        self.k, self.taps = options.depth or k, head.taps
+        if head.kind == "medusa":
+            self.k = min(self.k, self._card.depth)
+        self._head, self._ids = head, head.ids.cpu()
+        self._source: _Source = _Independent(head) if head.kind == "medusa" else _OwnFeatures(head, options, self.k)
 
     def describe(self) -> manifest.Drafter:
         options = self._options
@@ -68,20 +72,68 @@ class DynamicTree(TreeDrafter):
         return manifest.Drafter(self.name, self.kind, self.rule, self._depth, self.processing, None, details)
 
     def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:
-        self._rounds.begin(prompts, capacity, taps_of(states or {}, self.taps), PAD)
+        self._source.begin(prompts, capacity, taps_of(states or {}, self.taps))
+
+    def keep(self, rows: Tensor) -> None:
+        self._source.keep(rows)
+
+    def trees(self, prefix: Prefix) -> Trees:
+        outputs = self._source.step(prefix.tokens[:, -1], taps_of(prefix.hidden, self.taps))
+
+        def expand(depth: int, parent: Tensor, token: Tensor) -> Tensor:
+            return torch.log_softmax(self._head.logits(outputs(depth, parent, token)), -1)
+
+        found = grow(expand, self._options.width, self._options.nodes, self.k)
+        tokens = torch.where(found.tokens != PAD, self._ids[found.tokens.clamp(min=0)], PAD)
+        return Trees(tokens, found.parent, found.confidence, faulty=found.faulty)
+
+
+class _Source(Protocol):
+    """A head that says what comes behind the nodes of a tree."""
+
+    def begin(self, prompts: Tensor, capacity: int, states: list[Tensor]) -> None:
+        """Read prompts (B, P) and the target's states (B, P, H) at them."""
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these rows, in this order."""
+
+    def step(self, token: Tensor, states: list[Tensor]) -> Expand:
+        """Read a token (B,) and the states (B, H) at it; return what is asked as in `grow`, for outputs (B, Q, H)."""
+
+
+class _OwnFeatures:
+    """An eagle head: each node stands on its parent's own output."""
+
+    def __init__(self, head: Head, options: Options, depth: int) -> None:
+        self._head, self._rounds = head, Rounds(head, 1, options.width * (depth - 1))
+
+    def begin(self, prompts: Tensor, capacity: int, states: list[Tensor]) -> None:
+        self._rounds.begin(prompts, capacity, states, PAD)
 
     def keep(self, rows: Tensor) -> None:
         self._rounds.keep(rows)
 
-    def trees(self, prefix: Prefix) -> Trees:
-        head, ids = self._head, self._head.ids
-        self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.hidden, self.taps))
-        branches = self._rounds.branches()
+    def step(self, token: Tensor, states: list[Tensor]) -> Expand:
+        self._rounds.step(token, states)
+        branches, ids = self._rounds.branches(), self._head.ids
+        return lambda depth, parent, token: branches.grow(parent, ids[token]) if depth else branches.outputs
 
-        def expand(depth: int, parent: Tensor, token: Tensor) -> Tensor:
-            outputs = branches.grow(parent, ids[token]) if depth else branches.outputs
-            return torch.log_softmax(head.logits(outputs), -1)
 
-        found = grow(expand, self._options.width, self._options.nodes, self.k)
-        tokens = torch.where(found.tokens != PAD, ids.cpu()[found.tokens.clamp(min=0)], PAD)
-        return Trees(tokens, found.parent, found.confidence, faulty=found.faulty)
+class _Independent:
+    """Medusa heads: one law a depth, whatever was drafted before."""
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+
+    def begin(self, prompts: Tensor, capacity: int, states: list[Tensor]) -> None:
+        self._known = [state[:, -1] for state in states]  # at the latest token that the target has read
+
+    def keep(self, rows: Tensor) -> None:
+        self._known = [state[rows.to(state.device)] for state in self._known]
+
+    @torch.inference_mode()
+    def step(self, token: Tensor, states: list[Tensor]) -> Expand:
+        head = self._head
+        inputs = head.inputs(token.to(head.rows.device), head.feature(self._known))
+        self._known = states
+        return lambda depth, parent, token: head.draft(depth, inputs)[:, None]

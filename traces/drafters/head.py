@@ -56,16 +56,15 @@ class TrainedHead(DeepLaws):
         return Logits(self._head.logits(outputs), self._head.ids, self._index)
 
 
-def open_head(name: str, checkpoint: Path, target: Target, kind: str, why: str = "") -> tuple[Head, Card]:
-    """Return a checkpoint's head of one kind and its card; DrafterError names the drafter, and says why this kind."""
+def open_head(name: str, checkpoint: Path, target: Target, *kinds: str, why: str = "") -> tuple[Head, Card]:
+    """Return a checkpoint's head of one of the kinds, and its card; DrafterError names the drafter, and says `why`."""
     try:
         head, card = load_head(checkpoint, target)
     except HeadError as error:
         raise DrafterError(f"drafter {name!r}: {error}") from error
-    if head.kind != kind:
-        raise DrafterError(
-            f"drafter {name!r}: {checkpoint} holds a head of kind {head.kind}; allowed here: {kind}{why}"
-        )
+    if head.kind not in kinds:
+        held = f"{checkpoint} holds a head of kind {head.kind}"
+        raise DrafterError(f"drafter {name!r}: {held}; allowed here: {' or '.join(kinds)}{why}")
     return head, card
 
 
