@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 _BLOCK = 256  # ids in a block of the two-level inverse CDF
-_LEAST = torch.finfo(torch.float32).min
 _CANDIDATES = 1024  # ids sorted before a nucleus is looked for; wider nuclei take a full sort
 
 
@@ -201,14 +200,18 @@ def top_ids(logits: Tensor, count: int) -> Tensor:
     """
     logits = logits.float()
     size = min(count, logits.shape[1])
-    values = torch.topk(logits, size).values
-    sizes = torch.full((len(logits),), size, dtype=torch.int64, device=logits.device)
-    kept = _keep_first(logits.masked_fill(logits == -torch.inf, _LEAST), values[:, -1:].clamp(min=_LEAST), sizes)
-    columns = (kept > -torch.inf).nonzero()[:, 1].view(-1, size)
+    best = torch.topk(logits, min(size + 1, logits.shape[1]))
+    least, columns = best.values[:, size - 1 : size], best.indices[:, :size]
+    # which of equal ones topk takes is not said: it matters where some of them stay outside
+    crowded = (best.values[:, -1:] == least)[:, 0] & (least[:, 0] > -torch.inf) & (best.values.shape[1] > size)
+    if bool(crowded.any()):
+        sizes = torch.full((int(crowded.sum()),), size, dtype=torch.int64, device=logits.device)
+        kept = _keep_first(logits[crowded], least[crowded], sizes)
+        columns[crowded] = (kept > -torch.inf).nonzero()[:, 1].view(-1, size)
+    columns = columns.sort(-1).values
     chosen = logits.gather(1, columns)
     order = chosen.argsort(stable=True, dim=-1, descending=True)
-    columns = columns.gather(1, order)
-    columns = torch.where(chosen.gather(1, order) > -torch.inf, columns, -1)
+    columns = torch.where(chosen.gather(1, order) > -torch.inf, columns.gather(1, order), -1)
     return torch.nn.functional.pad(columns, (0, count - size), value=-1)
 
 
