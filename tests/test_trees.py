@@ -194,6 +194,13 @@ def test_a_law_of_nan_is_a_fault_where_its_node_exists():
 
     assert grown([5, 7], 3, 2, 6, 2, spoiled).faulty.tolist() == [False, True]
     assert grown([7], 3, 1, 6, 2, spoiled).faulty.tolist() == [False]  # the node was never expanded
+
+    def narrow(seed, path, words):  # one token behind the root: the second place to expand holds no node
+        return (
+            np.array([-math.inf, 0.0, -math.inf]) if path == () else np.full(words, math.nan if path == (0,) else -1.0)
+        )
+
+    assert grown([5], 3, 2, 6, 2, narrow).faulty.tolist() == [False]
     nothing = grown([5], 3, 2, 6, 2, lambda seed, path, words: np.full(words, math.nan))
     assert (nothing.faulty.tolist(), lists_of(nothing)) == ([True], [[]])
 

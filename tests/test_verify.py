@@ -206,6 +206,23 @@ def test_decoding_with_trees_writes_what_greedy_decoding_writes(name):
         assert text == greedy[row][: len(text)]
 
 
+@torch.inference_mode()
+def test_texts_take_room_for_their_own_tokens_alone():
+    """Each accepts all of every second chain and none of the others, so in sum both are short."""
+    model, texts = MODELS["llama"], [[5, 6, 7], [8, 9]]
+    verifier = Verifier(model, nodes=4)
+    verifier.begin(pad_left(texts), 3 + 3 * (5 + 1))
+    for turn in range(6):
+        path = torch.full((2, 4), PAD)
+        path[turn % 2] = torch.arange(4)
+        logits = verifier.verify(torch.tensor([3, 4]), chain(torch.tensor([[10, 11, 12, 13]] * 2)))
+        verifier.accept(path)
+        for row in range(2):
+            accepted = turn % 2 == row
+            texts[row] += [3 + row, *([10, 11, 12, 13] if accepted else [])]
+            assert_same(logits[row, 4 if accepted else 0], alone(model, texts[row]))
+
+
 def test_models_that_do_not_heed_a_trees_mask_are_refused():
     for name in ("windowed", "bloom", "mamba"):
         model = model_of(name)
