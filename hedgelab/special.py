@@ -141,12 +141,14 @@ def vexpm1(x):
 def vlog1p(y):
     """Return ln(1 + y) with a relative error below 1e-15, for |y| <= 1/2 (and no further).
 
-    ln(1 + y) = 2 artanh(s) with s = y / (2 + y), |s| <= 1/3: a short odd polynomial.
+    ln(1 + y) = 2 artanh(s) with s = y / (2 + y), |s| <= 1/3: a short odd polynomial. 2 s is one division, so that a
+    subnormal y is never halved first, which could lose its last bit.
 
-    >>> vlog1p(1e-20)
-    1e-20
+    >>> vlog1p(1e-20), vlog1p(5e-324)
+    (1e-20, 5e-324)
     """
-    s = y / (2.0 + y)
+    twice = y / (1.0 + 0.5 * y)
+    s = 0.5 * twice
     w = s * s
     p = _L9
     p = p * w + _L8
@@ -158,4 +160,4 @@ def vlog1p(y):
     p = p * w + _L2
     p = p * w + _L1
     p = p * w + _L0
-    return 2.0 * s + s * w * p
+    return twice + s * w * p

@@ -188,13 +188,13 @@ def test_recorded_trees_are_those_of_a_search_by_lists(home, tmp_path, target, s
 
 def test_texts_that_end_leave_the_others_as_they_are(home, tmp_path):
     """EOS comes often, so rows move; alone, each text gives the same."""
-    how = {"temperature": 1.6}
+    how = {"temperature": 2.5}
     drafters = [{"name": "x", "kind": "dynamic-tree", "options": {"checkpoint": "deep", "width": 3, "nodes": 9}}]
     for batch in (1, 10):
         config = config_of(home, how, how, drafters=drafters, max_new_tokens=20, batch=batch)
         collect(config, {}, tmp_path / str(batch))
     alone, together = open_trace(tmp_path / "1"), open_trace(tmp_path / "10")
-    assert len(set(np.diff(together.offsets).tolist())) >= 4
+    assert len(set(np.diff(together.offsets).tolist())) > 4
     np.testing.assert_array_equal(alone.token, together.token)
     np.testing.assert_allclose(alone.confidence, together.confidence, atol=1e-5)
     assert (alone.alpha != together.alpha).mean() < 1e-3  # where two nodes tie within rounding

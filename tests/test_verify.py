@@ -77,7 +77,7 @@ prompts = st.lists(st.lists(st.integers(2, WORDS - 1), min_size=1, max_size=6), 
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-@settings(max_examples=few(4, 2))
+@settings(max_examples=few(12, 3))
 @given(prompts, st.data())
 def test_every_node_is_a_text_of_its_own(name, texts, data):
     """Several rounds: trees of different sizes, accepted paths of different lengths, texts that end."""
