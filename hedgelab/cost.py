@@ -153,7 +153,8 @@ def bill(run: Replay, costs: Costs, *, every: int | None = None, drafters: int |
     every = whole("every", every, 0, 2**31) if every is not None else int(learns)
     turn = n if drafters is None else whole("drafters", drafters, 1, n)
     used = sorted(set(run.picks.tolist())) if every == 0 else range(n)
-    missing = {trace.drafters[i]: why for i in used if (why := unknown(trace, costs).get(trace.drafters[i]))}
+    strangers = unknown(trace, costs)
+    missing = {name: strangers[name] for i in used if (name := trace.drafters[i]) in strangers}
     known = [None if trace.drafters[i] in missing else costs.drafters.get(trace.drafters[i]) for i in range(n)]
     draft, reads = np.zeros(n), np.full(n, np.nan)
     for i in sorted(set(run.picks.tolist())):

@@ -35,7 +35,6 @@ __all__ = [
     "read_yaml",
 ]
 
-CERTAIN = ("lookup", "retrieval", "tree", "dynamic-tree")  # kinds whose drafts are certain
 Name = Annotated[
     str, pattern(r"(?!\.+$)[A-Za-z0-9._-]{1,64}", "1 to 64 letters, digits, dots, dashes, underscores, not dots alone")
 ]
@@ -268,7 +267,8 @@ def _filled(kind: type, value: Any) -> Any:
 def _drafter(entry: Any, processing: Any) -> Any:
     if not isinstance(entry, dict):
         return entry
-    if entry.get("kind") in CERTAIN:  # one-hot drafts, whatever the other drafters' processing is
+    kind = entry.get("kind")
+    if isinstance(kind, str) and kind in KINDS and KINDS[kind].drafter.certain:  # whatever the others' processing is
         processing = {"temperature": 0.0}
     filled = {**defaults(DrafterEntry), "processing": processing, **entry}
     return {**filled, "processing": _filled(Processing, filled["processing"])}

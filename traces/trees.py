@@ -18,10 +18,22 @@ from torch import Tensor
 
 from traces.sampling import Dense, OneHot, top_ids
 
-__all__ = ["ROOT", "Expand", "Followed", "Trees", "chain", "depths_of", "grow", "likeliest_paths", "lineage_of", "walk"]
+__all__ = [
+    "PAD",
+    "ROOT",
+    "Expand",
+    "Followed",
+    "Trees",
+    "chain",
+    "depths_of",
+    "grow",
+    "likeliest_paths",
+    "lineage_of",
+    "walk",
+]
 
+PAD = -1  # stands where there is no token, or no node; no id
 ROOT, LEFT = -1, -2
-_PAD = -1  # as of the drafters
 Expand: TypeAlias = Callable[[int, Tensor, Tensor], Tensor]  # see `grow`
 
 
@@ -97,12 +109,12 @@ def walk(trees: Trees, drawn: Tensor) -> Tensor:
     at, found = torch.full_like(drawn[:, 0], ROOT), []
     while trees.tokens.shape[1]:
         wanted = drawn.gather(1, at.clamp(min=ROOT)[:, None] + 1)
-        hit = (trees.parent == at[:, None]) & (trees.tokens == wanted) & (trees.tokens != _PAD)
+        hit = (trees.parent == at[:, None]) & (trees.tokens == wanted) & (trees.tokens != PAD)
         accepted = hit.any(1)
         if not bool(accepted.any()):
             break
         at = torch.where(accepted, hit.int().argmax(1), LEFT)
-        found.append(torch.where(accepted, at, _PAD))
+        found.append(torch.where(accepted, at, PAD))
     return torch.stack(found, 1) if found else drawn[:, :0]
 
 
@@ -111,7 +123,7 @@ class Followed:
 
     def __init__(self, texts: int, k: int) -> None:
         self._k = k
-        self._tokens = torch.full((texts, k, 0), _PAD, dtype=torch.int64)
+        self._tokens = torch.full((texts, k, 0), PAD, dtype=torch.int64)
         self._parent = torch.full((texts, k, 0), ROOT, dtype=torch.int64)
         self._at = torch.full((texts, k), LEFT, dtype=torch.int64)
         self._deepest = torch.zeros(texts, k, dtype=torch.int64)
@@ -126,12 +138,12 @@ class Followed:
         token = token.cpu()
         nodes = max(self._tokens.shape[2], trees.tokens.shape[1])
         fresh = torch.full_like(token, ROOT)
-        deepest = depths_of(trees.parent, trees.tokens != _PAD).amax(-1) + 1 if trees.tokens.shape[1] else fresh + 1
-        self._tokens = _pushed(self._tokens, trees.tokens, nodes, _PAD)
+        deepest = depths_of(trees.parent, trees.tokens != PAD).amax(-1) + 1 if trees.tokens.shape[1] else fresh + 1
+        self._tokens = _pushed(self._tokens, trees.tokens, nodes, PAD)
         self._parent = _pushed(self._parent, trees.parent, nodes, ROOT)
         self._at = torch.cat([fresh[:, None], self._at[:, :-1]], 1)
         self._deepest = torch.cat([deepest[:, None], self._deepest[:, :-1]], 1)
-        children = (self._parent == self._at[..., None]) & (self._tokens != _PAD)
+        children = (self._parent == self._at[..., None]) & (self._tokens != PAD)
         if isinstance(target, OneHot):
             chance = (self._tokens == target.token.cpu()[:, None, None]).float()
         else:
@@ -232,5 +244,5 @@ def grow(expand: Expand, width: int, nodes: int, depth: int) -> Trees:
     place.scatter_(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
     above = above.gather(1, order)
     parent = torch.where(real & (above >= 0), place.gather(1, above.clamp(min=0)), ROOT)
-    tokens = torch.where(real, columns.gather(1, order), _PAD)
+    tokens = torch.where(real, columns.gather(1, order), PAD)
     return Trees(tokens.cpu(), parent.cpu(), confidence.cpu(), faulty=faulty.cpu())

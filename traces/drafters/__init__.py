@@ -55,57 +55,72 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of drafter: the type of its options and how one is made from (name, processing, options, surroundings)."""
+    """A kind of drafter: its options, its class, and how one is made from (name, processing, options, surroundings)."""
 
     options: type
+    drafter: type[Drafter]
     make: Callable[[str, Processing, Any, Surroundings], Drafter]
 
 
 KINDS: dict[str, Kind] = {
-    "lookup": Kind(lookup.Options, lambda name, how, options, at: lookup.Lookup(name, how, at.k, options)),
+    "lookup": Kind(
+        lookup.Options, lookup.Lookup, lambda name, how, options, at: lookup.Lookup(name, how, at.k, options)
+    ),
     "ngram": Kind(
         ngram.Options,
+        ngram.NGram,
         lambda name, how, options, at: ngram.NGram(name, how, options, Texts.load(at.path(options.texts)), at.target),
     ),
     "retrieval": Kind(
         retrieval.TreeOptions,
+        retrieval.Retrieval,
         lambda name, how, options, at: retrieval.Retrieval(
             name, how, at.k, options, at.texts(options.texts), at.target
         ),
     ),
     "retrieval-chain": Kind(
         retrieval.Options,
+        retrieval.RetrievalChain,
         lambda name, how, options, at: retrieval.RetrievalChain(name, how, options, at.texts(options.texts), at.target),
     ),
     "dynamic-tree": Kind(
         dynamic_tree.Options,
+        dynamic_tree.DynamicTree,
         lambda name, how, options, at: dynamic_tree.DynamicTree(
             name, how, at.k, at.path(options.checkpoint), options, at.target
         ),
     ),
-    "exit": Kind(exit.Options, lambda name, how, options, at: exit.EarlyExit(name, how, options, at.target)),
+    "exit": Kind(
+        exit.Options, exit.EarlyExit, lambda name, how, options, at: exit.EarlyExit(name, how, options, at.target)
+    ),
     "causal": Kind(
         causal.Options,
+        causal.Causal,
         lambda name, how, options, at: causal.Causal(name, how, at.target, at.model(options.model, options.dtype)),
     ),
     "head": Kind(
         head.Options,
+        head.TrainedHead,
         lambda name, how, options, at: head.TrainedHead(name, how, at.k, at.path(options.checkpoint), at.target),
     ),
     "several": Kind(
         several.Options,
+        several.Several,
         lambda name, how, options, at: several.Several(name, how, at.k, options, at.law_of(name, options.over)),
     ),
     "tree": Kind(
         tree.Options,
+        tree.StaticTree,
         lambda name, how, options, at: tree.StaticTree(name, how, at.k, options, at.law_of(name, options.over)),
     ),
     "truncated": Kind(
         truncated.Options,
+        truncated.Truncated,
         lambda name, how, options, at: truncated.Truncated(name, how, at.path(options.checkpoint), at.target),
     ),
     "medusa": Kind(
         medusa.Options,
+        medusa.Medusa,
         lambda name, how, options, at: medusa.Medusa(name, how, at.k, at.path(options.checkpoint), at.target),
     ),
 }

@@ -28,7 +28,7 @@ from torch import Tensor
 
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
-from traces.trees import Trees
+from traces.trees import PAD, Trees
 
 if TYPE_CHECKING:
     from traces.sampling import Dense, OneHot
@@ -50,7 +50,6 @@ __all__ = [
     "chain_or_one_hot",
 ]
 
-PAD = -1  # stands left of shorter prompts; no id
 States: TypeAlias = Mapping[int, Tensor]  # layer -> the target's hidden states (B, P, H) at the prompts
 
 
@@ -97,8 +96,11 @@ class Drafter(ABC):
     needs_hidden = False
     taps: tuple[int, ...] = ()  # layers whose hidden states at the prompts `begin` must get
     context: int | None = None  # most tokens it reads, None for any number
+    certain = False  # whether it drafts tokens, not laws: its processing is then that of an argmax
 
     def __init__(self, name: str, processing: Processing) -> None:
+        if self.certain and processing.temperature != 0:
+            raise DrafterError(f"drafter {name!r}: its drafts are certain; allowed temperature: 0")
         self.name = name
         self.processing = processing
 
@@ -151,6 +153,7 @@ class DeepLaws(Drafter):
 class DeepDrafter(Drafter):
     """A drafter that proposes up to k certain tokens at once."""
 
+    certain = True
     rule = "one_hot"
 
     @abstractmethod
@@ -161,6 +164,7 @@ class DeepDrafter(Drafter):
 class TreeDrafter(Drafter):
     """A drafter that proposes a tree of certain tokens, no deeper than k."""
 
+    certain = True
     rule = "tree"
     k: int
 

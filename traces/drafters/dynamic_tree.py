@@ -53,8 +53,6 @@ class DynamicTree(TreeDrafter):
         self, name: str, processing: Processing, k: int, checkpoint: Path, options: Options, target: Target
     ) -> None:
         super().__init__(name, processing)
-        if processing.temperature != 0:
-            raise DrafterError(f"drafter {name!r}: its drafts are certain; allowed temperature: 0")
         if options.depth is not None and options.depth > k:
             raise DrafterError(f"drafter {name!r}: depth is {options.depth}; drafts have {k}, allowed: at most that")
         head, self._card = open_head(name, checkpoint, target, "eagle", "medusa", why=_WHY)

@@ -72,8 +72,6 @@ class Lookup(DeepDrafter):
 
     def __init__(self, name: str, processing: Processing, k: int, options: Options) -> None:
         super().__init__(name, processing)
-        if processing.temperature != 0:
-            raise DrafterError(f"drafter {name!r}: its drafts are certain; allowed temperature: 0")
         if options.shortest > options.longest:
             raise DrafterError(
                 f"drafter {name!r}: shortest is {options.shortest}; allowed: at most longest = {options.longest}"

@@ -241,8 +241,6 @@ class Retrieval(TreeDrafter):
         self, name: str, processing: Processing, k: int, options: TreeOptions, texts: Texts | None, target: Target
     ) -> None:
         super().__init__(name, processing)
-        if processing.temperature != 0:
-            raise DrafterError(f"drafter {name!r}: its drafts are certain; allowed temperature: 0")
         self.k, self.options = k, options
         self.index = Index(name, options, texts, target)
 

@@ -50,14 +50,13 @@ class StaticTree(Reading):
     """A tree whose shape is fixed, over any drafter with laws."""
 
     kind = "tree"
+    certain = True
     rule = "tree"
 
     def __init__(
         self, name: str, processing: Processing, k: int, options: Options, over: FlatDrafter | DeepLaws
     ) -> None:
         super().__init__(name, processing, k, over)
-        if processing.temperature != 0:
-            raise DrafterError(f"drafter {name!r}: its drafts are certain; allowed temperature: 0")
         self._depth, self.paths = k, _paths(name, options, self.k)
         self.k = max(map(len, self.paths))
         places = {path: node for node, path in enumerate(self.paths)}
