@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import llvmlite.binding
 import numpy as np
 import torch
 
@@ -33,7 +34,7 @@ from traces.collect import versions
 from traces.config import Config, load_config, options_of, parse_config, read_yaml
 from traces.drafters import KINDS, Surroundings
 from traces.drafters.base import Drafter, DrafterError, Reading
-from traces.targets import Target, load_target
+from traces.targets import Target, load_target, located
 
 __all__ = ["built", "config_of", "learner_costs", "measure"]
 
@@ -96,8 +97,7 @@ def measure(
     """
     torch.set_num_threads(1)  # threads that wait for a busy core spin, and that counts as CPU time
     load, k = os.getloadavg()[0], config.k
-    local = Path(config.folder) / config.target
-    target = load_target(str(local) if local.is_dir() else config.target)
+    target = load_target(located(config.target, Path(config.folder)))
     drafters = built(config, target, k, say)
     singles = built(config, target, 1, lambda _: None)
     taps = {tap for drafter in [*drafters.values(), *singles.values()] for tap in drafter.taps}
@@ -117,7 +117,12 @@ def measure(
     return Costs(
         format_version=FORMAT_VERSION,
         measured=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        machine=Machine(_processor(), os.cpu_count() or 1, f"{platform.system()} {platform.machine()}", provisional),
+        machine=Machine(
+            platform.processor() or llvmlite.binding.get_host_cpu_name(),
+            os.cpu_count() or 1,
+            f"{platform.system()} {platform.machine()}",
+            provisional,
+        ),
         device="cpu",
         threads=torch.get_num_threads(),
         dtype=target.info.dtype,
@@ -159,15 +164,6 @@ def paths_of(trace: hl.Trace, count: int, length: int) -> list[list[int]]:
     if len(chosen) < count:
         raise ValueError(f"{trace.manifest.name}: {len(chosen)} texts of more than {length} tokens, not {count}")
     return [whole[s] for s in chosen]
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def markdown(costs: Costs, trace: hl.Trace) -> str:

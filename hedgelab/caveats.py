@@ -10,8 +10,6 @@ from hedgelab.contract import Learner
 
 __all__ = ["of_game", "of_replay"]
 
-NOTHING_LEARNT = ("uniform", "fixed", "router")
-
 
 def _horizon(values: dict[str, Any], rounds: int | None) -> str | None:
     if values["horizon"] is None:
@@ -86,7 +84,7 @@ def of_game(
     >>> of_game(hl.learner("moss", horizon=100), rounds=100, stationary=True)
     ()
     """
-    if policy.name in NOTHING_LEARNT:
+    if policy.feedback == "none":
         return ()
     notes = _theorem(policy, rounds, stationary, adaptive)
     doubling = policy.name == "hedge" and policy.values.get("schedule", 0) == 1
@@ -107,7 +105,7 @@ def of_replay(
     policy: Learner, *, objective: str, feedback: str, granularity: str, delay_mode: str, carry_over: bool
 ) -> tuple[str, ...]:
     """Return what in a decode replay voids the conditions of the learner's theorem for the token game of the run."""
-    if policy.name in NOTHING_LEARNT:
+    if policy.feedback == "none":
         return ()
     notes = list(of_game(policy, mode=delay_mode, late=feedback == "delayed", by_policy=True))
     if feedback == "censored":

@@ -147,10 +147,10 @@ def _folder(name: str) -> Path:
     return bundled if (bundled / MANIFEST).exists() and not (Path(name) / MANIFEST).exists() else Path(name)
 
 
-def _costs(given: str | None) -> Costs | None:
+def _costs(given: str) -> Costs:
     from hedgelab.storage.costs import Costs
 
-    return None if given is None else Costs.load(None if given == "bundled" else given)
+    return Costs.load(None if given == "bundled" else given)
 
 
 @contextmanager
@@ -250,7 +250,7 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
     header += ["modelled speed-up"] if comparison.costs else []
     _print_sheet(Sheet(f"{POOLED}, 95% intervals over prompts", header, rows, left=2), console)
     if comparison.costs:
-        console.print(_escaped(_costs_note(comparison.costs)), soft_wrap=True)
+        console.print(_escaped(_costs_note(comparison.costs, comparison.trace)), soft_wrap=True)
     for policy in comparison.policies if caveats else ():
         for note in policy.caveats:
             console.print(f"{_escaped(policy.name)}: {_escaped(note)}", soft_wrap=True)
@@ -262,11 +262,16 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
     _print_sheet(Sheet(title, ["policy", *comparison.domains], rows), console)
 
 
-def _costs_note(costs: Costs) -> str:
+def _costs_note(costs: Costs, trace: Trace) -> str:
+    from hedgelab.cost import unknown
+
     note = (
         f"modelled speed-up over plain decoding, learners with full information scoring every drafter in every round; "
         f"costs measured on {costs.machine.processor}, {costs.threads} thread, one text; -: not known"
     )
+    if reasons := unknown(trace, costs):
+        name, why = next(iter(reasons.items()))
+        note += f", since no cost is known of {len(reasons)} of {len(trace.drafters)} drafters ({name}: {why})"
     return f"{note}. Provisional: {costs.machine.provisional}" if costs.machine.provisional else note
 
 
@@ -303,7 +308,7 @@ def demo(
                 replicates=replicates,
                 seed=seed,
                 routes=routes,
-                costs=_costs(costs),
+                costs=_costs(costs) if costs else None,
                 objective="length",
                 advance=advance,
             )
@@ -366,7 +371,7 @@ def replay(
                 seed=seed,
                 routes=routes,
                 advance=advance,
-                costs=_costs(costs),
+                costs=_costs(costs) if costs else None,
                 **options,
             )
         if as_json:
@@ -617,14 +622,13 @@ def show_costs(
 
     with _plain_errors():
         known, recorded = _costs(costs), _open(trace)
-        assert known is not None
         sheet = speedups(recorded, known, k=min(5, recorded.k) if k is None else k, replicates=replicates)
         if markdown:
             print("\n".join(sheet.markdown()))
             return
         console = _console()
         _print_sheet(sheet, console)
-        console.print(_escaped(_costs_note(known)), soft_wrap=True)
+        console.print(_escaped(_costs_note(known, recorded)), soft_wrap=True)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hedgelab import bounds, oracles
 from hedgelab.algorithms import learner
 from hedgelab.contract import Learner
-from hedgelab.cost import Costs, CostsError, bill
+from hedgelab.cost import Costs, CostsError, bill, fixed_bills
 from hedgelab.decode_replay import Replay, coin_place, replay, whole
 from hedgelab.feedback import draft_length, loss_range
 from hedgelab.regret import Interval, bootstrap_counts, ratio_interval, sum_interval, token_game
@@ -29,7 +29,7 @@ RESAMPLES = 2000
 STREAMS = 8
 
 Advance = Callable[[int], None]
-Seconds = NDArray[np.float64] | None
+ModelledSeconds = NDArray[np.float64] | None
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Policy:
     feedback: str
     rounds: NDArray[np.float64]
     caveats: tuple[str, ...] = ()
-    seconds: Seconds = None
+    seconds: ModelledSeconds = None
 
 
 @dataclass(frozen=True)
@@ -204,6 +204,8 @@ def compare(
     seed, _ = coin_place(seed, replicates - 1)
     if "coins" in options:
         raise ValueError("compare draws its own coins, so that policies and oracles meet the same ones")
+    if costs is not None and k > costs.k:
+        raise CostsError(f"k is {k}; costs were measured for drafts of at most {costs.k}")
     if POOLED in trace.domains:
         raise ValueError(f"a domain must not be called {POOLED!r}, the name of the pooled line")
     chosen = [learner(policy) if isinstance(policy, str) else policy for policy in policies]
@@ -215,7 +217,7 @@ def compare(
     rows: list[Policy] = []
     for label, policy in zip(labels, chosen, strict=True):
         total = np.zeros(trace.sequences)
-        seconds: list[Seconds] = []
+        seconds: list[ModelledSeconds] = []
         for replicate in range(replicates):
             run = replay(trace, policy, k=k, seed=seed, replicate=replicate, **options)
             total += run.sequence_rounds
@@ -224,21 +226,24 @@ def compare(
         feedback = "none" if policy.feedback == "none" else run.settings["feedback"]
         rows.append(Policy(label, "learner", feedback, total / replicates, run.caveats, _mean(seconds)))
     fixed = oracles.expected_fixed_rounds(trace, k=k)
+    alone: dict[int, ModelledSeconds] = {}
+    if costs is not None:
+        used = sorted({fixed.best, *(int(i) for route in routed.values() for i in route)})
+        names = [trace.drafters[i] for i in used]
+        bills = fixed_bills(trace, costs, k=k, replicates=replicates, seed=seed, drafters=names)
+        alone = {i: _mean([each.by_sequence for each in bills[name]]) for i, name in zip(used, names, strict=True)}
+    texts = np.arange(trace.sequences)
     for name, route in routed.items():
-        rows.append(Policy(name, "learner", "none", fixed.rounds[np.arange(trace.sequences), route]))
+        rows.append(Policy(name, "learner", "none", fixed.rounds[texts, route], seconds=_along(route, alone)))
     switching = np.zeros(trace.sequences)
     for replicate in range(replicates):
         switching += oracles.clairvoyant_rounds(trace, k=k, seed=seed, replicate=replicate)
         advance(1)
     informed = oracles.informed_rounds(trace, k=k)
     known = (fixed.overall, fixed.per_query, informed, switching / replicates)
-    alone = None
-    if costs is not None:
-        best = learner("fixed", drafter=trace.drafters[fixed.best])
-        runs = (replay(trace, best, k=k, seed=seed, replicate=each) for each in range(replicates))
-        alone = _mean([_seconds(run, costs) for run in runs])
     for name, rounds in zip(ORACLES, known, strict=True):
-        rows.append(Policy(name, "oracle", "all", rounds, seconds=alone if name == BEST_FIXED else None))
+        seconds_of = alone.get(fixed.best) if name == BEST_FIXED else None
+        rows.append(Policy(name, "oracle", "all", rounds, seconds=seconds_of))
     return Comparison(
         trace=trace,
         settings={"k": k, "replicates": replicates, "seed": seed, **options},
@@ -248,7 +253,7 @@ def compare(
     )
 
 
-def _seconds(run: Replay, costs: Costs | None) -> Seconds:
+def _seconds(run: Replay, costs: Costs | None) -> ModelledSeconds:
     """Return (S,) the modelled seconds of a run; None where a cost is not known."""
     try:
         return None if costs is None else bill(run, costs).by_sequence
@@ -256,9 +261,15 @@ def _seconds(run: Replay, costs: Costs | None) -> Seconds:
         return None
 
 
-def _mean(seconds: Sequence[Seconds]) -> Seconds:
+def _along(route: NDArray[np.int64], alone: Mapping[int, ModelledSeconds]) -> ModelledSeconds:
+    """Return (S,) the seconds of each text with the drafter of its route, given those of drafters alone."""
+    columns = [known for i in route.tolist() if (known := alone.get(i)) is not None]
+    return np.array([known[s] for s, known in enumerate(columns)]) if len(columns) == len(route) else None
+
+
+def _mean(seconds: Sequence[ModelledSeconds]) -> ModelledSeconds:
     known = [each for each in seconds if each is not None]
-    return np.mean(known, axis=0) if len(known) == len(seconds) else None
+    return np.mean(known, axis=0) if known and len(known) == len(seconds) else None
 
 
 @dataclass(frozen=True)

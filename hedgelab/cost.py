@@ -14,7 +14,9 @@ and plain autoregressive decoding takes Y step. The speed-up is sum_r Y step / s
 Full information is not free: a chosen drafter shows what it drafted, all others must be run over what was committed.
 A drafter whose law depends on the prefix alone needs one pass over n tokens; one with a law at every depth drafts from
 every start, and so does one that builds trees. Drafters take turns: `every` rounds, `drafters` of them, and a turn
-scores all tokens of the text since the drafter's last one, which its caches must read anyway: late losses, none lost.
+scores all tokens of the text since the drafter's last one, which its caches must read anyway. The rounds stay those of
+the replay, whose learner heard every loss at once: with turns the speed-up is an upper bound. What follows a text's
+last turn is not scored.
 A chosen drafter of depth 1 has shown its laws at the first k tokens of the round; of any other, a round shows one
 start alone, so it is scored like those that were not chosen.
 
@@ -28,7 +30,7 @@ with the costs of selection added; the calls are measured, not taken from sizes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -97,14 +99,23 @@ class Bill:
         return float(self.tokens.sum()) * self.step / self.seconds
 
 
-def fixed_bills(trace: Trace, costs: Costs, *, k: int | None = None, replicates: int = 4) -> dict[str, list[Bill]]:
+def fixed_bills(
+    trace: Trace,
+    costs: Costs,
+    *,
+    k: int | None = None,
+    replicates: int = 4,
+    seed: int = 0,
+    drafters: Iterable[str] | None = None,
+) -> dict[str, list[Bill]]:
     """Return drafter -> the bills of drafting every round with it alone, one a replicate; none where no cost is known.
 
-    Nothing is selected, so nothing is scored or learnt.
+    drafters : some of the trace's, default all. Nothing is selected, so nothing is scored or learnt.
     """
     found: dict[str, list[Bill]] = {}
-    for name in trace.drafters:
-        runs = (replay(trace, learner("fixed", drafter=name), k=k, replicate=each) for each in range(replicates))
+    for name in trace.drafters if drafters is None else drafters:
+        fixed = learner("fixed", drafter=name)
+        runs = (replay(trace, fixed, k=k, seed=seed, replicate=each) for each in range(replicates))
         try:
             found[name] = [replace(bill(run, costs), learn=np.zeros(run.rounds)) for run in runs]
         except CostsError:

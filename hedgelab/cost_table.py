@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hedgelab.comparison import cell
-from hedgelab.cost import Costs, fixed_bills
+from hedgelab.cost import Costs, CostsError, fixed_bills
 from hedgelab.feedback import draft_length
 from hedgelab.regret import Interval, bootstrap_counts, ratio_interval
 from hedgelab.sheets import Sheet
@@ -22,6 +22,8 @@ def speedups(trace: Trace, costs: Costs, *, k: int | None = None, replicates: in
     a measured cost are shown as "-".
     """
     k = draft_length(trace, k)
+    if k > costs.k:
+        raise CostsError(f"k is {k}; costs were measured for drafts of at most {costs.k}")
     strata, clusters = trace.home_domains, trace.conversations
     counts = bootstrap_counts(clusters, strata=strata, seed=0)
     alone = min(len(set(clusters[strata == name])) for name in np.unique(strata)) == 1

@@ -55,7 +55,11 @@ def best_drafters(trace: Trace, k: int | None = None) -> NDArray[np.int64]:
     >>> best_drafters(trace.select([1]))  # one prompt (here an empty one), one round of x
     array([0])
     """
-    rounds = oracles.expected_fixed_rounds(trace, k=k).rounds
+    return _best_of(trace, oracles.expected_fixed_rounds(trace, k=k).rounds)
+
+
+def _best_of(trace: Trace, rounds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return (S,) the drafter of fewest rounds (S, N) on each text's prompt."""
     _, prompt = np.unique(trace.column("prompt_sha256"), axis=0, return_inverse=True)
     sums = np.zeros((int(prompt.max()) + 1, len(trace.drafters)))
     np.add.at(sums, prompt, rounds)
@@ -81,7 +85,8 @@ def train(trace: Trace, k: int | None = None, *, penalty: float = PENALTY) -> Ro
         raise RouterError(f"penalty must lie in (0, 1e9], got {penalty!r}")
     regression = _regression()
     hashes = prompt_hashes(trace)
-    labels = best_drafters(trace, k)
+    fixed = oracles.expected_fixed_rounds(trace, k=k)
+    labels = _best_of(trace, fixed.rounds)
     trained_on, first = np.unique(hashes, axis=0, return_index=True)
     texts = [grams_of(trace.prompt_tokens(int(s)), trace.manifest.vocabulary) for s in first]
     n = len(texts)
@@ -111,7 +116,7 @@ def train(trace: Trace, k: int | None = None, *, penalty: float = PENALTY) -> Ro
         format_version=FORMAT_VERSION,
         drafters=trace.drafters,
         classes=tuple(trace.drafters[i] for i in classes),
-        default=trace.drafters[oracles.expected_fixed_rounds(trace, k=k).best],
+        default=trace.drafters[fixed.best],
         vocabulary=trace.manifest.vocabulary,
         tokenizer_sha256=trace.manifest.tokenizer_sha256,
         k=k,

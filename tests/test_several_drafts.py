@@ -22,8 +22,7 @@ from traces.acceptance import alpha_gamma as chain_alpha_gamma
 from traces.acceptance import several_alpha_gamma
 from traces.collect import collect
 from traces.config import ConfigError
-from traces.heads import index_of
-from traces.sampling import Dense, OneHot, Reduced, process
+from traces.sampling import Dense, OneHot, Reduced, index_of, process
 from traces.targets import load_target
 
 

@@ -26,14 +26,12 @@ from traces.config import Config, ConfigError, parse_config
 from traces.drafters.base import Drafter
 from traces.prompts import Prompt
 from traces.sampling import Dense, OneHot, process
-from traces.targets import Target, load_target
+from traces.targets import Target, load_target, located
 
 __all__ = ["add"]
 
 # most that a log-probability may differ from the recorded one, by the target's dtype: sums run in another order
 _TOLERANCE = {"float32": 0.01, "bfloat16": 1.0, "float16": 0.2}
-_NEW = {"confidence": 1, "alpha_flat": 1, "gamma_flat": 1, "alpha_deep": 2, "gamma_deep": 2, "proposed": 1}
-_NEW |= {"match_length": 1, "logit_q": 1, "tail_q": 1}  # columns with an entry for every drafter, and on which axis
 
 
 def add(
@@ -60,8 +58,7 @@ def add(
     recorded = {drafter.name for drafter in manifest.drafters}
     written: dict[str, Any] = manifest.settings.get("config", {})
     spec = str(written.get("target", manifest.target.name))
-    local = pool / spec
-    target = load_target(str(local) if local.is_dir() else spec, device, manifest.target.dtype)
+    target = load_target(located(spec, pool), device, manifest.target.dtype)
     _same_target(manifest, target)
     built = build_drafters(config, target)
     new = [i for i, drafter in enumerate(built) if drafter.name not in recorded]
@@ -216,17 +213,13 @@ def _joined(
     """Return a shard's arrays: those recorded, with the entries of new drafters behind."""
     scored = given.arrays(range(len(given.jobs)), manifest.domains)
     own = [drafter.name for drafter in given.drafters]
-    flat = [own[i] for i in given.scorer.flat]
-    deep = [own[i] for i in given.scorer.deep]
+    listed = {"N": own, "N1": [own[i] for i in given.scorer.flat], "N2": [own[i] for i in given.scorer.deep]}
     columns = {}
     for column in expected_columns(grown):
-        name = column.name
-        recorded = np.asarray(part.column(name))
-        if name in _NEW:
-            lists = {"N": own, "N1": flat, "N2": deep}
-            axis = _NEW[name]
-            listed = lists[column.shape[axis]]
-            chosen = [listed.index(wanted) for wanted in names if wanted in listed]
-            recorded = np.concatenate([recorded, np.take(scored[name], chosen, axis)], axis)
-        columns[name] = recorded
+        values = np.asarray(part.column(column.name))
+        for axis, symbol in enumerate(column.shape):
+            if symbol in listed:
+                chosen = [listed[symbol].index(name) for name in names if name in listed[symbol]]
+                values = np.concatenate([values, np.take(scored[column.name], chosen, axis)], axis)
+        columns[column.name] = values
     return columns

@@ -37,7 +37,7 @@ from traces.prompts import DOMAINS, SWITCHING, Prompt, built_in, read, switching
 from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin
 from traces.scoring import Scorer
 from traces.states import KeepStates, StateWriter
-from traces.targets import Target, load_target
+from traces.targets import Target, load_target, located
 
 __all__ = [
     "Batch",
@@ -162,8 +162,7 @@ def collect(
     the trace. progress : called with (texts done, texts in all, summary) after each shard and, with rows counted as
     they come, while one is written.
     """
-    local = Path(config.folder) / config.target
-    target = load_target(str(local) if local.is_dir() else config.target, device, dtype)
+    target = load_target(located(config.target, Path(config.folder)), device, dtype)
     drafters = build_drafters(config, target)
     jobs, domains = jobs_of(config, target)
     if states and any(job.then for job in jobs):

@@ -52,7 +52,7 @@ from torch import Tensor, nn
 
 from traces.targets import Target
 
-__all__ = ["KINDS", "Branches", "Head", "HeadError", "Rounds", "index_of", "taps_of"]
+__all__ = ["KINDS", "Branches", "Head", "HeadError", "Rounds", "taps_of"]
 
 KINDS = ("eagle", "truncated", "medusa")
 _EPSILON = 1e-6  # of the norms without weights
@@ -393,17 +393,6 @@ class _Placed:
 
     def keep(self, rows: Tensor) -> None:
         self._store = [store[rows] for store in self._store]
-
-
-def index_of(ids: Tensor, vocabulary: int) -> Tensor:
-    """Return the map (V,) int64 from ids to columns, -1 for ids outside.
-
-    >>> index_of(torch.tensor([1, 3]), 5)
-    tensor([-1,  0, -1,  1, -1])
-    """
-    index = torch.full((vocabulary,), -1, dtype=torch.int64, device=ids.device)
-    index[ids] = torch.arange(len(ids), device=ids.device)
-    return index
 
 
 def taps_of(states: Mapping[int, Tensor] | Sequence[Tensor], taps: Sequence[int]) -> list[Tensor]:

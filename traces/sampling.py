@@ -23,6 +23,7 @@ __all__ = [
     "draw",
     "entropy",
     "faults",
+    "index_of",
     "process",
     "top2_margin",
     "top_ids",
@@ -116,6 +117,17 @@ def faults(logits: Tensor) -> dict[int, str]:
         for row, value in enumerate(peak.tolist())
         if value != value or value in (float("inf"), float("-inf"))
     }
+
+
+def index_of(ids: Tensor, vocabulary: int) -> Tensor:
+    """Return the map (V,) int64 from ids to columns of a reduced vocabulary, -1 for ids outside.
+
+    >>> index_of(torch.tensor([1, 3]), 5)
+    tensor([-1,  0, -1,  1, -1])
+    """
+    index = torch.full((vocabulary,), -1, dtype=torch.int64, device=ids.device)
+    index[ids] = torch.arange(len(ids), device=ids.device)
+    return index
 
 
 def process(logits: Tensor, processing: Processing, ids: Tensor | None = None, index: Tensor | None = None) -> Law:

@@ -28,7 +28,17 @@ import torch
 
 from hedgelab.storage.manifest import Model
 
-__all__ = ["DTYPES", "PACKAGED", "Target", "TargetError", "cache_folder", "fetch", "load_target", "tokenizer_hash"]
+__all__ = [
+    "DTYPES",
+    "PACKAGED",
+    "Target",
+    "TargetError",
+    "cache_folder",
+    "fetch",
+    "load_target",
+    "located",
+    "tokenizer_hash",
+]
 
 PACKAGED = "smollm2-135m"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -164,6 +174,12 @@ def fetch() -> Path:
             ) from error
         raise TargetError(f"cannot write the target's cache {base}: {error}") from error
     return folder
+
+
+def located(spec: str, folder: Path) -> str:
+    """Return a model's spec; one that names a folder below `folder` as that folder's path."""
+    local = folder / spec
+    return str(local) if local.is_dir() else spec
 
 
 def load_target(spec: str, device: str | torch.device = "cpu", dtype: str = "float32") -> Target:

@@ -41,7 +41,7 @@ from traces.checkpoints import CARD, CURVE, Card, load_head, map_hash, read_card
 from traces.config import ConfigError, TrainConfig
 from traces.heads import Head, HeadError
 from traces.states import States, StatesError
-from traces.targets import Target, load_target
+from traces.targets import Target, load_target, located
 from traces.texts import Texts
 
 __all__ = ["train"]
@@ -127,8 +127,7 @@ def train(
     Raises ConfigError, HeadError, TextsError, StatesError or TargetError.
     """
     folder = Path(config.folder)
-    local = folder / config.target
-    target = load_target(str(local) if local.is_dir() else config.target, device, dtype)
+    target = load_target(located(config.target, folder), device, dtype)
     sources = [Texts.load(folder / name) for name in config.texts]
     for texts in sources:
         if texts.tokenizer_sha256 != target.tokenizer_sha256:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hedgelab.storage.manifest import RULES, Model
+from hedgelab.storage.shards import write_atomically
 from hedgelab.storage.typed_json import UNREAD, Rule, between, one_of, read, seal, to_document, unseal
 
 __all__ = ["BUNDLED", "Costs", "CostsError", "DrafterCost", "LearnerCost", "Machine", "Points", "Seconds", "TargetCost"]
@@ -178,7 +179,7 @@ class Costs:
 
     def save(self, file: str | Path) -> None:
         """Write the file."""
-        Path(file).write_text(self.to_json())
+        write_atomically(Path(file), self.to_json().encode())
 
 
 def _problems(costs: Costs, place: str) -> Iterator[str]:

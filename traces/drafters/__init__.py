@@ -10,7 +10,7 @@ from typing import Any
 from hedgelab.storage.manifest import Processing
 from traces.drafters import causal, dynamic_tree, exit, head, lookup, medusa, ngram, retrieval, several, tree, truncated
 from traces.drafters.base import DeepLaws, Drafter, DrafterError, FlatDrafter
-from traces.targets import Target, load_target
+from traces.targets import Target, load_target, located
 from traces.texts import Texts
 
 __all__ = ["KINDS", "Kind", "Surroundings"]
@@ -38,8 +38,7 @@ class Surroundings:
 
     def model(self, spec: str, dtype: str) -> Target:
         """Return the model of a drafter; a folder may be relative to the configuration's."""
-        local = self.path(spec)
-        return load_target(str(local) if local.is_dir() else spec, self.target.device, dtype)
+        return load_target(located(spec, self.folder), self.target.device, dtype)
 
     def law_of(self, name: str, over: str) -> FlatDrafter | DeepLaws:
         """Return the drafter `over`, whose laws the drafter `name` reads; DrafterError if there is none with laws."""

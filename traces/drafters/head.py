@@ -15,7 +15,8 @@ import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from traces.checkpoints import Card, load_head
 from traces.drafters.base import PAD, DeepLaws, DrafterError, Logits, Prefix, States
-from traces.heads import Head, HeadError, Rounds, index_of, taps_of
+from traces.heads import Head, HeadError, Rounds, taps_of
+from traces.sampling import index_of
 from traces.targets import Target
 
 __all__ = ["Options", "TrainedHead", "card_details", "open_head"]

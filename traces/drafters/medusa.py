@@ -17,7 +17,8 @@ import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from traces.drafters.base import DeepLaws, Logits, Prefix, States
 from traces.drafters.head import card_details, open_head
-from traces.heads import index_of, taps_of
+from traces.heads import taps_of
+from traces.sampling import index_of
 from traces.targets import Target
 
 __all__ = ["Medusa", "Options"]

@@ -19,6 +19,7 @@ import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between
 from traces.drafters.base import PAD, DrafterError, FlatDrafter, Logits, Prefix
+from traces.sampling import index_of
 from traces.targets import Target
 from traces.texts import Texts
 
@@ -62,8 +63,7 @@ class WittenBell:
         place = np.arange(len(token)) - np.repeat(texts.offsets[:-1], np.diff(texts.offsets))  # within its text
         ids, column = np.unique(token[own], return_inverse=True)
         self.ids = torch.from_numpy(ids)
-        self.index = torch.full((texts.vocabulary,), -1, dtype=torch.int64)
-        self.index[self.ids] = torch.arange(len(ids))
+        self.index = index_of(self.ids, texts.vocabulary)
         count = np.bincount(column, minlength=len(ids))
         total, width = count.sum(), len(ids)
         # d = width different ids share the left-over mass equally: one count each

@@ -32,6 +32,7 @@ from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between, one_of
 from traces.drafters.base import PAD, DrafterError, FlatDrafter, Logits, Prefix, States, TreeDrafter, Trees
 from traces.package_texts import PACKAGES, package_texts
+from traces.sampling import index_of
 from traces.suffix_array import END, Matcher, SuffixArray
 from traces.targets import Target
 from traces.texts import Texts
@@ -273,10 +274,8 @@ class RetrievalChain(FlatDrafter):
     ) -> None:
         super().__init__(name, processing)
         self.index = Index(name, options, texts, target)
-        ids = torch.from_numpy(self.index.ids.astype(np.int64))
-        column = torch.full((target.vocabulary,), -1, dtype=torch.int64)
-        column[ids] = torch.arange(len(ids))
-        self._ids, self._column = ids.to(target.device), column.to(target.device)
+        self._ids = torch.from_numpy(self.index.ids.astype(np.int64)).to(target.device)
+        self._column = index_of(self._ids, target.vocabulary)
 
     def describe(self) -> manifest.Drafter:
         return manifest.Drafter(self.name, self.kind, self.rule, 1, self.processing, None, self.index.details)
