@@ -95,7 +95,7 @@ def _console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 
 
-def _open(name: str) -> Trace:
+def _open(name: str, *, may_be_empty: bool = False) -> Trace:
     from hedgelab.trace import open_trace, sample_trace
 
     folder = _folder(name)
@@ -103,6 +103,8 @@ def _open(name: str) -> Trace:
     if not opened.manifest.complete:
         note = f"note: {name} is incomplete: its recording was interrupted ({opened.sequences} texts so far)"
         Console(stderr=True, highlight=False).print(_escaped(note), soft_wrap=True)
+    if not (opened.sequences or may_be_empty):
+        raise ValueError(f"{name} holds no text yet; --resume of the command that records it goes on")
     return opened
 
 
@@ -250,7 +252,7 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
     header += ["modelled speed-up"] if comparison.costs else []
     _print_sheet(Sheet(f"{POOLED}, 95% intervals over prompts", header, rows, left=2), console)
     if comparison.costs:
-        console.print(_escaped(_costs_note(comparison.costs, comparison.trace)), soft_wrap=True)
+        console.print(_escaped(_costs_note(comparison.costs, comparison.trace) + _SELECTING), soft_wrap=True)
     for policy in comparison.policies if caveats else ():
         for note in policy.caveats:
             console.print(f"{_escaped(policy.name)}: {_escaped(note)}", soft_wrap=True)
@@ -262,12 +264,15 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
     _print_sheet(Sheet(title, ["policy", *comparison.domains], rows), console)
 
 
+_SELECTING = "; learners with full information pay for scoring every drafter in every round"
+
+
 def _costs_note(costs: Costs, trace: Trace) -> str:
     from hedgelab.cost import unknown
 
     note = (
-        f"modelled speed-up over plain decoding, learners with full information scoring every drafter in every round; "
-        f"costs measured on {costs.machine.processor}, {costs.threads} thread, one text; -: not known"
+        f"modelled speed-up over plain decoding; costs measured on {costs.machine.processor}, {costs.threads} thread, "
+        "one text; -: not known"
     )
     if reasons := unknown(trace, costs):
         name, why = next(iter(reasons.items()))
@@ -695,7 +700,7 @@ def metrics() -> None:
 def show(trace: TraceArgument, as_json: AsJson = False) -> None:
     """Show what a trace holds and where it comes from."""
     with _plain_errors():
-        facts = _open(trace).describe()
+        facts = _open(trace, may_be_empty=True).describe()
         if as_json:
             print(json.dumps(facts, indent=1))
             return

@@ -154,7 +154,8 @@ class Router:
         if count:
             raise RouterError(
                 f"{count} of the {trace.sequences} texts of trace {trace.manifest.name!r} are of prompts that the "
-                "router was trained on: what it does there says nothing about other prompts"
+                "router was trained on: what it does there says nothing about other prompts. "
+                "`hedgelab router validate` leaves out prompts of one trace in turn"
             )
 
     # -------------------------------------------------------------- on disk
@@ -200,7 +201,7 @@ def load_router(path: str | os.PathLike[str]) -> Router:
         with safe_open(file, "np") as opened:
             text = (opened.metadata() or {}).get(_ABOUT)
             arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
-    except (ValueError, OSError, SafetensorError) as error:
+    except (ValueError, OSError, SafetensorError, TypeError, AttributeError) as error:  # the last two: unknown dtypes
         raise RouterError(f"{file}: cannot be read: {error}") from None
     if text is None:
         raise RouterError(f"{file}: is no router: its metadata has no {_ABOUT!r}")
@@ -241,6 +242,6 @@ def _problems(about: About, arrays: dict[str, NDArray[Any]]) -> list[str]:
         found.append("its arrays do not match the hash that was written with them: damaged")
     if not all(np.isfinite(arrays[name]).all() for name in ("scale", "weights", "bias")):
         found.append("scale, weights and bias must be finite")
-    if (np.diff(arrays["grams"]) <= 0).any():
-        found.append("grams must ascend")
+    if (np.diff(arrays["grams"], prepend=-1) <= 0).any():
+        found.append("grams must ascend from at least 0")
     return found

@@ -81,7 +81,7 @@ def train(trace: Trace, k: int | None = None, *, penalty: float = PENALTY) -> Ro
     RouterError without scikit-learn, without prompts, or where no token tells two prompts from the others.
     """
     k = draft_length(trace, k)
-    if not 0 < penalty <= 1e9:
+    if not isinstance(penalty, int | float) or isinstance(penalty, bool) or not 0 < penalty <= 1e9:
         raise RouterError(f"penalty must lie in (0, 1e9], got {penalty!r}")
     regression = _regression()
     hashes = prompt_hashes(trace)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from hedgelab.storage.errors import TraceError
 from hedgelab.trace import open_trace
 from tests.strategies_recording import WORDS, tiny_checkpoint, tiny_head, tiny_prompts
 from tests.test_collect import contents
@@ -175,6 +176,13 @@ def test_faults_are_named(home, tmp_path, monkeypatch):
     record(home, tmp_path / "few", SOFT[0], OLD)
     with pytest.raises(ConfigError, match="the trace has all of lookup, exit, deep already"):
         add(tmp_path / "few", OLD, tmp_path / "t", pool=home)
+    with pytest.raises(ConfigError, match="drafters: none is listed"):
+        add(tmp_path / "few", [], tmp_path / "t", pool=home)
+    with pytest.raises(ConfigError, match="batch: is 0"):
+        add(tmp_path / "few", NEW[1:2], tmp_path / "t", pool=home, batch=0)
+    empty = {"name": "t", "kind": "tree", "options": {"over": "deep", "shares": []}}
+    with pytest.raises(DrafterError, match="shares is empty"):
+        add(tmp_path / "few", [OLD[2], empty], tmp_path / "t", pool=home)
     with pytest.raises(DrafterError, match="over names 'deep', which is no drafter listed before it"):
         add(tmp_path / "few", NEW[:1], tmp_path / "t", pool=home)
     made = adding.build_drafters
@@ -204,6 +212,118 @@ def test_faults_are_named(home, tmp_path, monkeypatch):
     with pytest.raises(CollectError, match="logits of 'small' hold NaN at row 0"):
         add(tmp_path / "few", NEW[1:2], tmp_path / "t", pool=home)
     assert not open_trace(tmp_path / "t").manifest.shards
+
+
+def test_resuming_in_other_batches_is_refused(home, tmp_path, monkeypatch):
+    """A shard holds so many texts: going on with another number would leave some out."""
+    record(home, tmp_path / "few", SOFT[0], OLD)
+    row, calls = Batch.row, [0]
+
+    def stop(self, t):
+        calls[0] += 1
+        if calls[0] == 18:
+            raise KeyboardInterrupt
+        row(self, t)
+
+    monkeypatch.setattr(Batch, "row", stop)
+    with pytest.raises(KeyboardInterrupt):
+        add(tmp_path / "few", NEW[1:2], tmp_path / "t", pool=home, batch=3)
+    monkeypatch.undo()
+    for batch in (2, 5):
+        with pytest.raises(TraceError, match="settings"):
+            add(tmp_path / "few", NEW[1:2], tmp_path / "t", pool=home, batch=batch, resume=True)
+    whole = add(tmp_path / "few", NEW[1:2], tmp_path / "t", pool=home, batch=3, resume=True)
+    assert whole.sequences == open_trace(tmp_path / "few").sequences
+
+
+@pytest.mark.parametrize("temperature", [0.8, 0.0])
+def test_a_drafters_processing_is_that_of_a_recording_by_default(home, tmp_path, temperature):
+    how = {"processing": {"temperature": temperature}}
+    documents = [
+        {
+            "name": "tiny", "target": str(home / "target"), "prompts": {"file": "prompts.jsonl"}, "k": 4, "batch": 7,
+            "max_new_tokens": 9, "loop": 0, "seed": 3, "drafters": drafters, **how,
+        }
+        for drafters in ([OLD[1]], [OLD[1], NEW[1]])
+    ]  # fmt: skip
+    for name, document in zip(("few", "whole"), documents, strict=True):
+        collect(parse_config(document, home), document, tmp_path / name)
+    grown, whole = add(tmp_path / "few", NEW[1:2], tmp_path / "t", pool=home, batch=7), open_trace(tmp_path / "whole")
+    assert grown.manifest.drafters == whole.manifest.drafters
+    np.testing.assert_allclose(grown.alpha, whole.alpha, atol=1e-5)
+
+
+def test_another_drafter_under_a_recorded_name_is_refused(home, tmp_path):
+    record(home, tmp_path / "few", SOFT[0], OLD)
+    tree = {"name": "t", "kind": "tree", "options": {"over": "exit"}}
+    for other in ({"kind": "exit", "options": {"layer": 1}}, {"kind": "causal", "options": {"model": "small"}}):
+        with pytest.raises(ConfigError, match="the trace has another 'exit'"):
+            add(tmp_path / "few", [{"name": "exit", **other}, tree], tmp_path / "t", pool=home)
+    grown = add(tmp_path / "few", [OLD[1], tree], tmp_path / "t", pool=home)
+    assert grown.drafters[-1] == "t"
+
+
+def test_recorded_drafters_that_nobody_reads_are_not_built(home, tmp_path):
+    record(home, tmp_path / "few", SOFT[0], OLD)
+    gone = {"name": "exit", "kind": "exit", "options": {"layer": 99}}  # could not be
+    assert add(tmp_path / "few", [gone, NEW[1]], tmp_path / "t", pool=home).drafters[-1] == "small"
+
+
+@pytest.mark.parametrize("column", ["alpha_flat", "target_entropy", "prompt_token"])
+def test_a_damaged_source_is_refused(home, tmp_path, column):
+    """By its bytes: an added trace would have hashes of its own."""
+    trace = record(home, tmp_path / "few", SOFT[0], OLD)
+    file = tmp_path / "few" / trace.manifest.shards[0].file
+    data = bytearray(file.read_bytes())
+    place = bytes(data).index(trace._blocks[0].stored[column].tobytes())
+    data[place] ^= 1
+    file.write_bytes(bytes(data))
+    for act in (lambda: add(tmp_path / "few", NEW[1:2], tmp_path / "t", pool=home), lambda: trace.save(tmp_path / "u")):
+        with pytest.raises(TraceError, match="do not match the sha256"):
+            act()
+
+
+@pytest.mark.parametrize("calls_made", [2, 18])
+def test_an_unfinished_source_is_refused(home, tmp_path, monkeypatch, calls_made):
+    row, calls = Batch.row, [0]
+
+    def stop(self, t):
+        calls[0] += 1
+        if calls[0] == calls_made:
+            raise KeyboardInterrupt
+        row(self, t)
+
+    monkeypatch.setattr(Batch, "row", stop)
+    with pytest.raises(KeyboardInterrupt):
+        record(home, tmp_path / "few", SOFT[0], OLD, batch=3)
+    monkeypatch.undo()
+    with pytest.raises(CollectError, match="its recording is not finished"):
+        add(tmp_path / "few", NEW[1:2], tmp_path / "t", pool=home)
+
+
+def test_bits_widen_for_laws(home, tmp_path):
+    """Where only certain drafters were recorded one bit an acceptance is enough; a chain needs more."""
+    record(home, tmp_path / "few", SOFT[0], OLD[:1]).save(tmp_path / "bits", encodings="compact")
+    assert open_trace(tmp_path / "bits").manifest.encodings["alpha_deep"] == "bits"
+    grown = add(tmp_path / "bits", [OLD[2]], tmp_path / "t", pool=home)
+    assert grown.manifest.encodings["alpha_deep"] == "fixed16"
+    static = {"name": "t", "kind": "tree", "options": {"over": "deep", "nodes": 9}}
+    both = add(tmp_path / "t", [OLD[2], static], tmp_path / "u", pool=home)
+    assert both.drafters == ("lookup", "deep", "t")
+    kept = add(tmp_path / "bits", [NEW[1]], tmp_path / "v", pool=home)  # a flat chain: the deep block stays as it is
+    assert kept.manifest.encodings["alpha_deep"] == "bits"
+    assert kept.manifest.encodings["alpha_flat"] == "fixed16"
+
+
+def test_drafts_of_one_token_with_logits(home, tmp_path):
+    """k = 1: trees lie in the flat block, and have no law to keep."""
+    drafters = [OLD[2], {"name": "t", "kind": "tree", "options": {"over": "deep", "nodes": 3}}]
+    whole = record(home, tmp_path / "whole", SOFT[0], drafters, k=1, logits=4)
+    assert np.isnan(whole.column("logit_q")[:, 1]).all()
+    assert whole.check() == []
+    record(home, tmp_path / "few", SOFT[0], drafters[:1], k=1, logits=4)
+    grown = add(tmp_path / "few", drafters, tmp_path / "t", pool=home, batch=5)
+    np.testing.assert_allclose(grown.alpha, whole.alpha, atol=1e-5)
 
 
 def test_the_command(home, tmp_path):

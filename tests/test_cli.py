@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 import hedgelab as hl
 from hedgelab.cli import app
 from hedgelab.comparison import compare, default_learners, regret_curves
+from hedgelab.storage.recording import TraceWriter
+from tests.strategies import a_manifest
 
 PLAIN = """
 import numpy as np
@@ -219,3 +221,20 @@ def test_a_file_without_that_learner(folder, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(PLAIN)
     assert "it has RECENT" in run("replay", folder, "--learner", f"{file}:OTHER", status=2).stderr
+
+
+def test_a_recording_without_texts_is_shown_and_otherwise_refused(tmp_path):
+    with TraceWriter(tmp_path / "t", a_manifest()):
+        pass
+    name = str(tmp_path / "t")
+    shown = CliRunner().invoke(app, ["trace", "show", name])
+    assert shown.exit_code == 0, shown.output
+    for command in (
+        ["matrix", name],
+        ["replay", name],
+        ["costs", name],
+        ["trace", "cut", name, name, "--prompts", "1"],
+    ):
+        refused = CliRunner().invoke(app, command)
+        assert refused.exit_code == 2, command
+        assert "holds no text yet; --resume" in " ".join(refused.output.split())

@@ -186,7 +186,7 @@ def add(
     out: Annotated[Path, typer.Option(help="folder of the new trace; new, or partly written with --resume")],
     pool: Annotated[Path | None, typer.Option(help="where relative paths begin; the list's folder by default")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    batch: Annotated[int, typer.Option(help="texts read together")] = 40,
+    batch: Annotated[int, typer.Option(min=1, help="texts read together")] = 40,
     resume: Annotated[bool, typer.Option("--resume", help="continue an interrupted recording")] = False,
 ) -> None:
     """Record further drafters on a trace's texts: those of the list that it does not have."""

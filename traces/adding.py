@@ -17,13 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hedgelab.storage.manifest import Manifest
+import traces.drafters.base as shapes
+from hedgelab.storage.checking import damage
+from hedgelab.storage.errors import TraceError
+from hedgelab.storage.manifest import Drafter, Manifest
 from hedgelab.storage.recording import TraceWriter
 from hedgelab.storage.shards import expected_columns
 from hedgelab.trace import Trace, open_trace
 from traces.collect import Batch, Clock, CollectError, Job, build_drafters, context_of, versions
 from traces.config import Config, ConfigError, parse_config
-from traces.drafters.base import Drafter
 from traces.prompts import Prompt
 from traces.sampling import Dense, OneHot, process
 from traces.targets import Target, load_target, located
@@ -47,32 +49,38 @@ def add(
 ) -> Trace:
     """Write to `out` the trace in `source` with further drafters behind its own, and return it.
 
-    drafters : as in a configuration. One whose name the trace has is not recorded again, but others may read its laws.
-    pool : where relative paths begin. batch : texts read together, and texts of a shard. progress : called with (texts
-    done, texts in all, rows done). Raises CollectError where the target is not the one that wrote the texts, and where
-    a text cannot be scored; ConfigError and DrafterError as `collect` does.
+    drafters : as in a configuration. One that the trace has is not recorded again; it is computed where a new one reads
+    its laws, and must then be the one that was recorded. pool : where relative paths begin. batch : texts read
+    together, and texts of a shard. progress : called with (texts done, texts in all, rows done).
+
+    Raises TraceError for a source that is damaged, CollectError for one that is not finished or holds no drawn texts
+    of this target, and where a text cannot be scored; ConfigError and DrafterError as `collect` does.
     """
+    if batch < 1:
+        raise ConfigError(f"batch: is {batch}; allowed: at least 1")
     trace = open_trace(source)
     manifest = trace.manifest
+    _refuse(trace)
+    recorded = {drafter.name: drafter for drafter in manifest.drafters}
     config = _config(manifest, drafters, trace, pool)
-    recorded = {drafter.name for drafter in manifest.drafters}
     written: dict[str, Any] = manifest.settings.get("config", {})
     spec = str(written.get("target", manifest.target.name))
     target = load_target(located(spec, pool), device, manifest.target.dtype)
     _same_target(manifest, target)
     built = build_drafters(config, target)
+    for drafter in built:
+        if drafter.name in recorded and drafter.describe() != recorded[drafter.name]:
+            raise ConfigError(f"drafters: the trace has another {drafter.name!r}; rename it here, or list that one")
     new = [i for i, drafter in enumerate(built) if drafter.name not in recorded]
-    if not new:
-        raise ConfigError(f"drafters: the trace has all of {', '.join(drafter.name for drafter in built)} already")
-    if manifest.logits and len(trace.column("logit_row")) < trace.rows:
-        raise CollectError(f"{manifest.name}: logits were kept of some rows only; drafters cannot be added to it")
     texts = _texts_of(trace)
     fits = context_of(target, built)
     for job, own in texts:
         if len(job.ids) + len(own) > fits:
             raise CollectError(f"{job.prompt.id}: has {len(job.ids) + len(own)} tokens; the drafters read {fits}")
     clock = Clock(device=target.device)
+    described = tuple(built[i].describe() for i in new)
     added = {
+        "batch": batch,
         "drafters": [entry for entry in drafters if entry["name"] not in recorded],
         "to": trace.sha256,
         "device": torch.device(device).type,
@@ -81,7 +89,8 @@ def add(
     before: Any = manifest.settings.get("added", [])
     grown = dataclasses.replace(
         manifest,
-        drafters=(*manifest.drafters, *(built[i].describe() for i in new)),
+        drafters=(*manifest.drafters, *described),
+        encodings=_encodings(manifest, described),
         settings={**manifest.settings, "added": [*before, added]},
         complete=False,
         shards=(),
@@ -114,22 +123,57 @@ def _say(progress: Callable[[int, int, int], None], done: int, total: int, befor
 def _config(manifest: Manifest, drafters: Sequence[dict[str, Any]], trace: Trace, pool: Path) -> Config:
     """Return the configuration of a recording that would hold these texts and the drafters named."""
     written: Any = manifest.settings.get("config", {})
-    how = written.get("drafter_processing", dataclasses.asdict(manifest.target_processing))
     document = {
         "name": manifest.name,
         "processing": dataclasses.asdict(manifest.target_processing),
-        "drafter_processing": how,
         "drafters": list(drafters),
         "k": manifest.k,
         "max_new_tokens": int(np.diff(trace.offsets).max()) + 1,
         "loop": 0,
+        **{name: written[name] for name in ("drafter_processing",) if name in written},
     }
-    return dataclasses.replace(parse_config(document, pool), logits=manifest.logits)
+    config = dataclasses.replace(parse_config(document, pool), logits=manifest.logits)
+    recorded = {drafter.name for drafter in manifest.drafters}
+    new = [entry for entry in config.drafters if entry.name not in recorded]
+    if not new:
+        listed = ", ".join(entry.name for entry in config.drafters)
+        raise ConfigError(f"drafters: the trace has all of {listed} already" if listed else "drafters: none is listed")
+    read = {entry.options.get("over") for entry in new}
+    return dataclasses.replace(
+        config, drafters=tuple(entry for entry in config.drafters if entry in new or entry.name in read)
+    )
+
+
+def _encodings(manifest: Manifest, new: Sequence[Drafter]) -> dict[str, str]:
+    """Return the trace's encodings, wider where bits cannot hold what new drafters' alpha and gamma may be."""
+    found = dict(manifest.encodings)
+    greedy = manifest.target_processing.temperature == 0
+    for name, encoding in manifest.encodings.items():
+        block, deep = name.partition("_")[::2]
+        here = [drafter for drafter in new if (drafter.depth > 1) == (deep == "deep")]
+        certain = all(drafter.rule in ("one_hot", "tree") for drafter in here) and (greedy or block == "alpha")
+        if encoding == "bits" and here and not certain:
+            found[name] = "fixed16"
+    return found
+
+
+def _refuse(trace: Trace) -> None:
+    """Raise for a trace to which nothing can be added."""
+    manifest = trace.manifest
+    if not manifest.complete:
+        raise CollectError(f"{manifest.name}: its recording is not finished; `--resume` of its own command goes on")
+    if trace.folder is not None and (damaged := damage(trace.folder, manifest)):
+        raise TraceError(*damaged)
+    trace.validate_values()
+    if manifest.path == "given":
+        raise CollectError(f"{manifest.name}: its texts were given, not drawn; drafters cannot be added to it")
+    if manifest.feedback != "full":
+        raise CollectError(f"{manifest.name}: it holds the chosen drafter's feedback alone; nothing can be added to it")
+    if manifest.logits and len(trace.column("logit_row")) < trace.rows:
+        raise CollectError(f"{manifest.name}: logits were kept of some rows only; drafters cannot be added to it")
 
 
 def _same_target(manifest: Manifest, target: Target) -> None:
-    if manifest.path == "given":
-        raise CollectError(f"{manifest.name}: its texts were given, not drawn; drafters cannot be added to it")
     if target.tokenizer_sha256 != manifest.tokenizer_sha256 or target.info.sha256 != manifest.target.sha256:
         raise CollectError(
             f"the trace was written by {manifest.target.name!r} ({manifest.target.sha256[:12]}), the target here is "
@@ -159,7 +203,7 @@ class _Given(Batch):
         texts: Sequence[tuple[Job, list[int]]],
         part: Trace,
         target: Target,
-        drafters: Sequence[Drafter],
+        drafters: Sequence[shapes.Drafter],
         config: Config,
         clock: Clock,
     ) -> None:

@@ -11,7 +11,7 @@ from hedgelab.storage.shards import digest_of, read_file
 from hedgelab.storage.typed_json import unseal
 from hedgelab.trace import Trace, open_blocks
 
-__all__ = ["check_trace"]
+__all__ = ["check_trace", "damage"]
 
 
 def check_trace(path: str | os.PathLike[str]) -> list[str]:
@@ -39,14 +39,7 @@ def check_trace(path: str | os.PathLike[str]) -> list[str]:
         return [*error.problems, *_measured_problems(folder, names)]
     blocks, unopened = open_blocks(folder, manifest)
     problems += unopened
-    for shard in manifest.shards:
-        try:
-            if digest_of(folder / shard.file) != shard.sha256:
-                problems.append(
-                    f"{shard.file}: its bytes do not match the sha256 in the manifest: damaged, or replaced"
-                )
-        except TraceError as error:
-            problems += error.problems
+    problems += damage(folder, manifest)
     try:
         Trace(manifest, blocks, folder, "").validate_values()
     except TraceError as error:
@@ -61,6 +54,20 @@ def check_trace(path: str | os.PathLike[str]) -> list[str]:
     if not manifest.complete:
         problems.append(f"manifest.complete: is false: the recording was not finished, {len(manifest.shards)} shards")
     return list(dict.fromkeys(problems))
+
+
+def damage(folder: Path, manifest: Manifest) -> list[str]:
+    """Return the shards whose bytes are not those that were written."""
+    problems: list[str] = []
+    for shard in manifest.shards:
+        try:
+            if digest_of(folder / shard.file) != shard.sha256:
+                problems.append(
+                    f"{shard.file}: its bytes do not match the sha256 in the manifest: damaged, or replaced"
+                )
+        except TraceError as error:
+            problems += error.problems
+    return problems
 
 
 def _measured_problems(folder: Path, names: list[str]) -> list[str]:

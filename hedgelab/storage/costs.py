@@ -186,11 +186,15 @@ def _problems(costs: Costs, place: str) -> Iterator[str]:
     """Yield the faults that no field shows alone."""
     if costs.drafters is UNREAD or costs.target is UNREAD or costs.k is UNREAD:
         return
+    if costs.target.step is not UNREAD and costs.target.step.median == 0:
+        yield f"{place}.target.step.median: is 0; allowed: above 0, plain decoding takes time"
     tables = {"target.verify": costs.target.verify}
     for name, drafter in costs.drafters.items():
         if drafter is UNREAD:
             continue
         tables[f"drafters.{name}.evaluate"] = drafter.evaluate
+        if drafter.over == name:
+            yield f"{place}.drafters.{name}.over: is its own name"
         for part in ("draft", "nodes"):
             given = getattr(drafter, part)
             if isinstance(given, tuple) and len(given) != costs.k:

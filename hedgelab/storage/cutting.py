@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgelab.storage.checking import damage
 from hedgelab.storage.columns import COLUMNS, ENCODED, MAY_BE_ENCODED
 from hedgelab.storage.errors import TraceError
 from hedgelab.storage.manifest import Manifest
@@ -38,6 +39,8 @@ def save_trace(
         encodings = compact_encodings(trace) if encodings == "compact" else dict.fromkeys(MAY_BE_ENCODED, encodings)
     if rows_per_shard is not None and rows_per_shard < 1:
         raise TraceError(f"rows_per_shard: is {rows_per_shard}; allowed: at least 1, or None for one shard")
+    if trace.folder is not None and (damaged := damage(trace.folder, trace.manifest)):
+        raise TraceError(*damaged)  # a copy would have sound hashes
     ids, counts = np.unique(trace.sequence_id, return_counts=True)
     if (counts > 1).any():
         raise TraceError(f"sequence_id: {ids[counts.argmax()]} is selected {counts.max()} times; allowed: once")

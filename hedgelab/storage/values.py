@@ -95,7 +95,7 @@ def _range_problems(
             if nan_allowed:
                 bad &= ~np.isnan(chunk)
             elif nan == "deep":
-                silent = [i for i, d in enumerate(manifest.drafters) if d.depth != 1 or d.rule == "one_hot"]
+                silent = [i for i, d in enumerate(manifest.drafters) if d.depth != 1 or d.rule in ("one_hot", "tree")]
                 bad[:, silent] &= ~np.isnan(chunk[:, silent])
             finding.add(bad, chunk, start)
     where = {"left": " or, where alpha is 0, NaN", "deep": " or, for a drafter that may propose nothing, NaN"}

@@ -108,6 +108,8 @@ class StaticTree(Reading):
 def _paths(name: str, options: Options, k: int) -> list[tuple[int, ...]]:
     """Return the paths of the tree, at most k long, parents first."""
     if not options.paths:
+        if not options.shares:
+            raise DrafterError(f"drafter {name!r}: shares is empty; allowed: at least one, or paths")
         return likeliest_paths(options.shares, options.nodes, k)
     paths = sorted(set(options.paths), key=lambda path: (len(path), path))
     if () in paths:
