@@ -32,6 +32,7 @@ from hedgelab.storage.recording import TraceWriter
 from traces.config import Config, ConfigError, options_of
 from traces.drafters import KINDS, Surroundings
 from traces.drafters.base import Drafter, Prefix, pad_left
+from traces.endings import Ending
 from traces.kv import Stepper
 from traces.prompts import DOMAINS, SWITCHING, Prompt, built_in, read, switching
 from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin
@@ -358,7 +359,9 @@ class Batch:
         self.ended = [""] * texts
         self.faulty: dict[int, str] = {}
         self.generated: list[list[int]] = [[] for _ in jobs]
-        self._grams: list[set[tuple[int, ...]]] = [set() for _ in jobs]
+        self._endings = [
+            Ending(len(job.ids), target.eos, config.max_new_tokens, self.context, config.loop) for job in jobs
+        ]
         self.columns: dict[str, np.ndarray] = {
             "target_logprob": np.zeros((texts, rows), np.float32),
             "target_entropy": np.zeros((texts, rows), np.float32),
@@ -486,22 +489,7 @@ class Batch:
 
     def ends(self, s: int, token: int) -> bool:
         """Return whether text s ends with its latest token; if so note its rows and why."""
-        text, n = self.generated[s], self.config.loop
-        rows = len(text) - 1
-        if n and len(text) >= n:
-            gram = tuple(text[-n:])
-            if gram in self._grams[s]:
-                # The repeated rows stay. Cutting where they begin would look n tokens ahead: the text would
-                # no longer be a sample of p, and drafters that copy would seem worse than they are.
-                self.length[s], self.ended[s] = rows, "loop"
-                return True
-            self._grams[s].add(gram)
-        if token in self.target.eos:
-            self.length[s], self.ended[s] = rows, "eos"
-        elif len(text) == self.config.max_new_tokens:
-            self.length[s], self.ended[s] = rows, "length"
-        elif len(self.jobs[s].ids) + len(text) == self.context:
-            self.length[s], self.ended[s] = rows, "context"
+        self.length[s], self.ended[s] = len(self.generated[s]) - 1, self._endings[s].after(self.generated[s])
         return bool(self.ended[s])
 
     def _keep(self, staying: list[int]) -> None:
@@ -528,25 +516,36 @@ class Batch:
             else values[:0].reshape(0, *values.shape[2:])
             for name, values in self.columns.items()
         }
-        jobs = [self.jobs[s] for s in kept]
-        prompts = [np.array(job.ids, "<i4") for job in jobs]
-        names = [job.prompt.id.encode() for job in jobs]
-        found |= {
-            "token": _joined([np.array(self.generated[s][1 : 1 + self.length[s]], np.int32) for s in kept], np.int32),
-            "offsets": _offsets(lengths),
-            "sequence_id": np.array([job.sequence_id for job in jobs], np.int64),
-            "domain": np.array([domains.index(job.prompt.domain) for job in jobs], np.int32),
-            "prompt_sha256": _joined([_digest(ids) for ids in prompts], np.uint8).reshape(-1, 32),
-            "prompt_token": _joined(prompts, np.int32),
-            "prompt_offsets": _offsets([len(ids) for ids in prompts]),
-            "prompt_id": _joined([np.frombuffer(name, np.uint8) for name in names], np.uint8),
-            "prompt_id_offsets": _offsets([len(name) for name in names]),
-            "first_token": np.array([self.generated[s][0] for s in kept], np.int32),
-            "stop": np.array([STOPS.index(self.ended[s]) for s in kept], np.uint8),
-        }
+        found |= facts_of(
+            [self.jobs[s] for s in kept],
+            [self.generated[s][: 1 + self.length[s]] for s in kept],
+            [self.ended[s] for s in kept],
+            domains,
+        )
         if self.config.logits:
             found["logit_row"] = np.arange(sum(lengths), dtype=np.int64)
         return found
+
+
+def facts_of(
+    jobs: Sequence[Job], written: Sequence[Sequence[int]], ended: Sequence[str], domains: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """Return the columns of a shard that no model computes: texts, prompts, and why each text ended."""
+    prompts = [np.array(job.ids, "<i4") for job in jobs]
+    names = [job.prompt.id.encode() for job in jobs]
+    return {
+        "token": _joined([np.array(tokens[1:], np.int32) for tokens in written], np.int32),
+        "offsets": _offsets([len(tokens) - 1 for tokens in written]),
+        "sequence_id": np.array([job.sequence_id for job in jobs], np.int64),
+        "domain": np.array([domains.index(job.prompt.domain) for job in jobs], np.int32),
+        "prompt_sha256": _joined([_digest(ids) for ids in prompts], np.uint8).reshape(-1, 32),
+        "prompt_token": _joined(prompts, np.int32),
+        "prompt_offsets": _offsets([len(ids) for ids in prompts]),
+        "prompt_id": _joined([np.frombuffer(name, np.uint8) for name in names], np.uint8),
+        "prompt_id_offsets": _offsets([len(name) for name in names]),
+        "first_token": np.array([tokens[0] for tokens in written], np.int32),
+        "stop": np.array([STOPS.index(reason) for reason in ended], np.uint8),
+    }
 
 
 def context_of(target: Target, drafters: Sequence[Drafter]) -> int:
