@@ -49,7 +49,9 @@ __all__ = [
     "build_drafters",
     "collect",
     "context_of",
+    "facts_of",
     "jobs_of",
+    "manifest_of",
     "record",
     "versions",
 ]
@@ -170,7 +172,7 @@ def collect(
         raise CollectError("hidden states are kept of texts of one turn only; these prompts are conversations")
     if config.logits > target.vocabulary:
         raise ConfigError(f"logits: is {config.logits}; {target.info.name!r} has a vocabulary of {target.vocabulary}")
-    manifest = _manifest(config, document, target, drafters, domains, jobs, device)
+    manifest = manifest_of(config, document, target, drafters, domains, jobs, device)
     clock = Clock(device=target.device)
     summary = Summary()
     with TraceWriter(out, manifest, resume=resume) as writer:
@@ -591,10 +593,11 @@ def _digest(ids: np.ndarray) -> np.ndarray:
     return np.frombuffer(hashlib.sha256(ids.tobytes()).digest(), np.uint8)
 
 
-def _manifest(
+def manifest_of(
     config: Config, document: dict[str, Any], target: Target, drafters: Sequence[Drafter], domains: tuple[str, ...],
     jobs: Sequence[Job], device: str,
 ) -> Manifest:  # fmt: skip
+    """Return the manifest with which a recording of these jobs begins."""
     licenses = {target.info.name: target.info.license}
     if config.prompts.file is None:
         licenses |= {"prompt templates and lists (hedgelab)": "MIT"}
