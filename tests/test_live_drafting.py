@@ -476,7 +476,7 @@ def test_trees_are_cut_and_lose_their_empty_places(home, target):
     assert by_depth[1] == [(5, -1), (7, 0), (6, -1), (9, 2)]
     assert by_depth[2] == [(5, -1), (7, 0), (6, -1), (8, 1), (9, 2)]
     faulty = Trees(trees.tokens, trees.parent, faulty=torch.tensor([True]))
-    with pytest.raises(DrafterError, match="'fixed'.*NaN"):
+    with pytest.raises(DrafterError, match=r"'fixed'.*NaN"):
         draft(Fixed(), faulty, prefix, 3, Drawn(), 0)
 
 

@@ -3,7 +3,8 @@
 The tree drafted here is the one that the recorder scores without drafting it: `traces.scoring` follows the text's own
 tokens through it, here every node has to be computed. The same `process` makes laws, the same `top_ids` ranks.
 
-- a law (`FlatDrafter`, `DeepLaws`): a chain, each token drawn before the next law is asked for; certain at temperature 0
+- a law (`FlatDrafter`, `DeepLaws`): a chain, each token drawn before the next law is asked for, and certain at
+  temperature 0
 - `DeepDrafter`, `TreeDrafter`: what it proposed, cut to k
 - a tree over a law: level by level the tokens of the ranks that have a place in it
 - several drafts from a law: level by level, equal ones once; a node's candidates name it as often as it was drawn
@@ -38,7 +39,7 @@ from traces.drafters.base import (
 from traces.drafters.several import Several
 from traces.drafters.tree import StaticTree
 from traces.sampling import Law, OneHot, faults, process, top_ids
-from traces.trees import ROOT, depths_of
+from traces.trees import ROOT
 
 if TYPE_CHECKING:
     from traces.live.chance import Chance
@@ -242,12 +243,15 @@ def _cut(drafter: Drafter, trees: Trees, k: int) -> Trees:
     """Return a text's tree without the nodes at depth k and deeper."""
     if trees.faulty is not None and bool(trees.faulty.any()):
         raise DrafterError(f"drafter {drafter.name!r}: a law in its tree holds NaN")
-    if not trees.tokens.shape[1]:
-        return _tree([], [])
-    depth = depths_of(trees.parent, trees.tokens != PAD)[0]
-    kept = ((depth >= 0) & (depth < k)).nonzero()[:, 0]
-    fresh = {ROOT: ROOT} | {node: i for i, node in enumerate(kept.tolist())}
-    return _tree(trees.tokens[0, kept].tolist(), [fresh[node] for node in trees.parent[0, kept].tolist()])
+    tokens: list[int] = []
+    parents: list[int] = []
+    fresh, depth = {ROOT: ROOT}, {ROOT: -1}  # of the nodes that stay, their new places and how deep they are
+    for node, (token, parent) in enumerate(zip(trees.tokens[0].tolist(), trees.parent[0].tolist(), strict=True)):
+        if token != PAD and parent in fresh and depth[parent] + 1 < k:
+            fresh[node], depth[node] = len(tokens), depth[parent] + 1
+            tokens.append(token)
+            parents.append(fresh[parent])
+    return _tree(tokens, parents)
 
 
 def _depth(drafter: Drafter, k: int) -> int:
