@@ -106,10 +106,13 @@ def test_trees_change_nothing_of_the_rounds(home, target):
             branches.grow(torch.tensor(parents), torch.tensor(tokens))
 
 
-def test_truncated_heads_grow_no_trees(home, target):
+@torch.inference_mode()
+def test_truncated_heads_grow_no_trees_alone(home, target):
     head, _ = load_head(home / "cut", target)
-    with pytest.raises(HeadError, match="a truncated head grows no branches: its nodes would need the target's"):
-        Rounds(head, 1, nodes=8).branches()
+    rounds = Rounds(head, 1, nodes=8)
+    _ = list(driven(head, target, [[3, 9, 12]], 2, rounds))
+    with pytest.raises(HeadError, match="a truncated head's branches need the target's own layers at their nodes"):
+        rounds.branches().grow(torch.tensor([[0]]), torch.tensor([[5]]))
 
 
 @pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")  # weights do not matter here

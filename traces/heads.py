@@ -295,11 +295,8 @@ class Rounds:
     def branches(self) -> Branches:
         """Return a draft tree's root at the latest token. What grows there changes nothing of the rounds.
 
-        It is of use until the next step. Raises HeadError for a head that does not feed on its own features: behind a
-        node off the path it would need the target's.
+        It is of use until the next step.
         """
-        if self._head.kind != "eagle":
-            raise HeadError(f"a {self._head.kind} head grows no branches: its nodes would need the target's own layers")
         assert self._own is not None
         seen = self._real[:, None, : self._column]
         return Branches(
@@ -316,9 +313,10 @@ class Rounds:
 
 
 class Branches:
-    """A draft tree that grows level by level behind one token of each text, each node on its parent's own output.
+    """A draft tree that grows level by level behind one token of each text. Made by `Rounds.branches`.
 
-    A node sees the text, as all rounds do, its ancestors and itself. Made by `Rounds.branches`.
+    A node sees the text, as all rounds do, its ancestors and itself. It stands on its parent's own output, or with a
+    truncated head on the target's first layers.
 
     outputs : (B, Q, H), the head's at the latest level's nodes; at first at the root
     """
@@ -333,18 +331,24 @@ class Branches:
         self._used = 0
 
     @torch.inference_mode()
-    def grow(self, parent: Tensor, tokens: Tensor) -> Tensor:
+    def grow(self, parent: Tensor, tokens: Tensor, states: Sequence[Tensor] = ()) -> Tensor:
         """Add a level of nodes with tokens (B, Q) int64 behind nodes `parent` (B, Q) of the level before.
 
-        Return their outputs (B, Q, H). Raises ValueError where the nodes outnumber the room.
+        states : of a truncated head, the target's (B, Q, H) at the nodes. Return their outputs (B, Q, H). Raises
+        ValueError where the nodes outnumber the room, and HeadError where states are missing.
         """
         device, (batch, count) = self.outputs.device, tokens.shape
         room = self._lineage.shape[2]
         if self._used + count > room:
             raise ValueError(f"a tree of {self._used + count} nodes in a room of {room}")
+        if self._head.kind != "eagle" and not states:
+            raise HeadError(f"a {self._head.kind} head's branches need the target's own layers at their nodes")
         parent, tokens = parent.to(device), tokens.to(device)
         place = self._used + torch.arange(count, device=device)
-        features = self.outputs.gather(1, parent[..., None].expand(-1, -1, self.outputs.shape[2]))
+        if states:
+            features = self._head.feature(states)
+        else:
+            features = self.outputs.gather(1, parent[..., None].expand(-1, -1, self.outputs.shape[2]))
         above = self._lineage.gather(1, parent[..., None].expand(-1, -1, room))
         self._lineage = above | (torch.arange(room, device=device) == place[:, None])
         self._position = self._position + 1

@@ -1,0 +1,1 @@
+"""Speculative decoding as it is recorded: drafters draft, the target verifies, what is accepted is written."""
