@@ -381,9 +381,9 @@ class Play:
     def committed(
         self, accepted: int, taken: int, cut: bool, block: float | None = None, first: float | None = None
     ) -> None:
-        """Take the outcome of the round: accepted drafts on the path, committed tokens, whether the text ends in drafts.
+        """Take the outcome of the round: drafts accepted on the path, tokens committed, whether the text ended.
 
-        cut : no token was left for the target, so taken = accepted; else taken = accepted + 1
+        cut : the text ends inside the drafts, no token is left for the target: taken = accepted; else one more
         block : of a learner that is paid the block, the mean of 1 - TV over what was drafted. first : with objective
             "acceptance" or a mixture, gamma or alpha of the first draft. Only bandits need either
 
