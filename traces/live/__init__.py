@@ -1,1 +1,1 @@
-"""Speculative decoding as it is recorded: drafters draft, the target verifies, what is accepted is written."""
+"""Parts of the live decoder: who drafts, what is drafted, what is accepted; `traces.decode` is the loop."""
