@@ -48,6 +48,7 @@ from traces.live.chance import Chance, Coins
 from traces.live.draft import Draft, draft, most_tokens, prepare
 from traces.live.policy import Play, Policy, Setting
 from traces.live.text import DraftFault, Scores, Text, Unit, units_of
+from traces.prompts import Prompt
 from traces.sampling import Dense, OneHot, entropy, faults, process, top2_margin
 from traces.targets import Target, load_target, located
 from traces.trees import depths_of
@@ -157,7 +158,7 @@ class _Lane:
     drafters: list[Drafter]
     units: list[Unit]
     unit_of: list[int]
-    play: Play | None
+    play: Play
     chance: Chance
     scores: Scores
     alive: NDArray[np.bool_]
@@ -214,11 +215,9 @@ class Decoder:
 
     def jobs(self, prompts: Sequence[str | Sequence[int]]) -> list[Job]:
         """Return jobs for prompts: what a user says, or ids as they are."""
-        from traces.prompts import Message, Prompt
-
         found = []
         for i, prompt in enumerate(prompts):
-            said = Prompt(f"prompt-{i}", "prompt", (Message("user", prompt),) if isinstance(prompt, str) else ())
+            said = Prompt(f"prompt-{i}", "prompt", (("user", prompt),) if isinstance(prompt, str) else ())
             ids = self.target.encode_chat(said.chat()) if isinstance(prompt, str) else list(prompt)
             found.append(Job(i, said, tuple(ids)))
         return found
@@ -373,7 +372,6 @@ class Decoder:
             if active:
                 with clock.time("target"):
                     logits = stepper.step(torch.tensor([written[s][-1] for s in active]))
-        none = np.empty(0, np.int64)
         found = []
         for s, job in enumerate(jobs):
             rows = len(written[s]) - 1
@@ -393,7 +391,7 @@ class Decoder:
                     margin,
                     logprob,
                     spread,
-                    Scores.empty(0, 0, none, none, 1),
+                    Scores.empty(0, 0, (), (), 1),
                     {},
                 )
             )

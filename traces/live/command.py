@@ -133,8 +133,8 @@ def print_run(run: Run, temperature: float, console: Console | None = None) -> N
     console = console or Console(file=sys.stderr, highlight=False)
     texts, log = run.texts, run.log if run.rounds else None
     console.print(
-        f"[bold]{run.policy}[/bold]: {len(texts)} texts, {run.rows} tokens behind the first ones in {run.rounds} rounds; "
-        f"MAT {run.mat:.3f}; {run.tokens_per_second:.1f} tokens/s ({run.wall:.1f} s, {run.cpu:.1f} CPU-s)"
+        f"[bold]{run.policy}[/bold]: {len(texts)} texts, {run.rows} tokens behind the first ones in {run.rounds} "
+        f"rounds; MAT {run.mat:.3f}; {run.tokens_per_second:.1f} tokens/s ({run.wall:.1f} s, {run.cpu:.1f} CPU-s)"
     )
     if log is not None and run.policy != AUTOREGRESSIVE and log.proposed.sum():
         rate = log.accepted.sum() / log.proposed.sum()

@@ -44,7 +44,7 @@ from traces.trees import ROOT
 if TYPE_CHECKING:
     from traces.live.chance import Chance
 
-__all__ = ["LARGEST", "Draft", "draft", "prepare", "room"]
+__all__ = ["LARGEST", "Draft", "draft", "most_tokens", "prepare", "room"]
 
 LARGEST = 256  # most tokens that fresh drafts at every node may be
 
@@ -110,6 +110,19 @@ def room(drafter: Drafter, k: int) -> int:
     if isinstance(drafter, Several) and drafter.processing.temperature > 0:
         return min(sum(_widths(drafter, depth)[:-1]), LARGEST)
     return depth - 1
+
+
+def most_tokens(drafter: Drafter, k: int) -> int:
+    """Return the most tokens that a round of `drafter` drafts; of a tree that does not say, `LARGEST`."""
+    depth = _depth(drafter, k)
+    if isinstance(drafter, StaticTree):
+        return sum(len(path) <= depth for path in drafter.paths)
+    if isinstance(drafter, Several) and drafter.processing.temperature > 0:
+        return min(sum(_widths(drafter, depth)), LARGEST)
+    if isinstance(drafter, TreeDrafter):
+        nodes = dict(drafter.describe().details).get("nodes")
+        return nodes if isinstance(nodes, int) else LARGEST
+    return depth
 
 
 def prepare(drafters: Iterable[Drafter], k: int, rounds: int | None = None) -> None:
