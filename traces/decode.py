@@ -236,6 +236,7 @@ class Decoder:
         heard: Callable[[Job, list[int], str], None] = lambda job, tokens, stop: None,
         ended: Callable[[list[Decoded]], None] = lambda texts: None,
         chance: Callable[[Job], Chance] | None = None,
+        shared: Policy | None = None,
     ) -> Run:
         """Decode texts and return them.
 
@@ -244,6 +245,7 @@ class Decoder:
             target are one. keep : evaluate every drafter on every row, whatever the policy needs
         heard : called with a text's job, its new tokens and why it ended, "" for not yet. ended : with each batch done
         chance : the coins of a text; by default those of the setting's seed (the configuration's without one)
+        shared : a policy that carries over, made by `policy`, to go on with what it has learnt in earlier runs
 
         Raises DecodeError, and ValueError for a policy or a setting that cannot be.
         """
@@ -252,12 +254,13 @@ class Decoder:
         coins = chance or (lambda job: Coins(setting.seed, job.sequence_id, setting.replicate))
         name, learner, route = self._policy(policy)
         run = Run(name, self.names, [], Clock(device=self.target.device))
-        shared = None if learner is None else Policy(learner, self.names, setting, units_of(self.drafters))
+        if learner is not None:
+            shared = shared or Policy(learner, self.names, setting, units_of(self.drafters))
         wall, cpu = time.perf_counter(), time.process_time()
         queue = deque(jobs)
         while queue:
             now = [queue.popleft() for _ in range(min(batch, len(queue)))]
-            if shared is None or learner is None:
+            if learner is None or shared is None:
                 done = self._autoregressive(now, coins, heard, run.clock)
             else:
                 done = []
@@ -274,6 +277,13 @@ class Decoder:
                 if text.job.then is not None:
                     queue.appendleft(text.job.second(text.tokens, self.target.eos))
         return run
+
+    def policy(self, policy: str | Learner, setting: Setting) -> Policy:
+        """Return a policy over this pool, for several runs to share."""
+        _, learner, _ = self._policy(policy)
+        if learner is None or not setting.carry_over:
+            raise ValueError("only a learner whose setting carries over can be shared")
+        return Policy(learner, self.names, setting, units_of(self.drafters))
 
     def _check(self, jobs: Sequence[Job], setting: Setting, batch: int) -> None:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
