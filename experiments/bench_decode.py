@@ -5,9 +5,9 @@
 
 One thread, float32, batch 1. Draft lengths are chosen on training prompts before anything is scored: each single
 drafter's own, one for all policies (NormalHedge's). Then every held-out prompt is decoded by every contender, in an
-order that is shuffled anew for each prompt, so that what slows the machine for a while slows no contender alone. Seconds
-are CPU seconds of the process, prompts' passes included. Intervals are bootstrap over prompts, paired: speed-up is
-tokens per second over those of autoregressive decoding on the same prompts, which has no verification machinery at all.
+order that is shuffled anew for each prompt, so that what slows the machine for a while slows no contender alone.
+Seconds are CPU seconds of the process, prompts' passes included. Intervals are bootstrap over prompts, paired: speed-up
+is tokens per second over those of autoregressive decoding on the same prompts, by plain steps without any machinery.
 
 Prompts are held-out ones that no bundled trace holds, so the router and the cost model have not seen them.
 """
@@ -144,7 +144,8 @@ class _Carried:
 def _entry(each: Contender, job: Job, run: Run, load: float, k: int) -> dict[str, Any]:
     text = run.texts[0]
     return {
-        "contender": each.name, "prompt": job.prompt.id, "domain": job.prompt.domain, "k": k, "tokens": len(text.tokens),
+        "contender": each.name, "prompt": job.prompt.id, "domain": job.prompt.domain, "k": k,
+        "tokens": len(text.tokens),
         "rounds": len(text.picks), "cpu": run.cpu, "wall": run.wall, "load": round(load, 2),
         "seconds": {name: round(value, 5) for name, value in run.clock.seconds.items()},
     }  # fmt: skip
