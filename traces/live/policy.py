@@ -282,6 +282,7 @@ class _Played:
     row: int
     pick: int
     probs: NDArray[np.float64]
+    told: bool = True  # whether the learner, which may have been overruled, is told
 
 
 class Play:
@@ -326,8 +327,10 @@ class Play:
         """Return who drafts in the round that begins at `row`.
 
         alive : (N,) who still can; who once could not never drafts again. The probabilities of the others are scaled to
-        sum to 1. Where the learner leaves them none, a bandit is told that its choice accepted nothing, loss 1, and
-        plays again; others, and a bandit that insists, are overruled by a uniform choice.
+        sum to 1, and a uniform choice takes their place where the learner leaves them none. A learner of bandit
+        feedback, which may divide by any of its probabilities, keeps them: where a dead drafter is drawn it is told a
+        loss of 1, as of a round that accepted nothing, and plays again. If it insists, the choice is uniform, and it is
+        not told what came of it.
 
         Raises ValueError for a row at which no round can begin, and where nobody is alive or the learner plays no
         distribution.
@@ -337,12 +340,11 @@ class Play:
             raise ValueError(f"no round can begin at row {row}: {'the text has ended' if self._ended else wait}")
         if alive is not None:
             self._bury(np.asarray(alive))
-        probs = self._played()
-        pick = int(draw(probs, self.policy.rng.random()))
-        self._probs, self._open = probs, True
-        self.rounds.append(Round(row, pick, float(probs[pick]), self.losses_seen))
-        self._past.append(_Played(row, pick, probs))
-        return pick
+        played = self._played()
+        self._probs, self._open = played.probs, True
+        self.rounds.append(Round(row, played.pick, float(played.probs[played.pick]), self.losses_seen))
+        self._past.append(played)
+        return played.pick
 
     def _bury(self, alive: NDArray[Any]) -> None:
         if alive.shape != self._alive.shape or alive.dtype != np.bool_:
@@ -354,29 +356,29 @@ class Play:
             raise ValueError(f"row {self.row}: no drafter is alive")
         self._alive = alive.copy()
 
-    def _played(self) -> NDArray[np.float64]:
-        """Return a new array: what the learner plays, on those alive."""
+    def _played(self) -> _Played:
+        """Let the learner play, and draw one of those alive."""
         policy, memory = self.policy, self._memory
-        probs = np.empty(len(self._alive))
-        everyone = self._alive.all()
+        everyone, bandit = self._alive.all(), policy.learner.feedback == "bandit"
         for _ in range(_RETRIES):
-            probs.fill(np.nan)
+            probs = np.full(len(self._alive), np.nan)
             policy.play_kernel(policy.params, memory.state, self._context, policy.rng, probs)
             if not is_distribution(probs):
                 raise ValueError(
                     f"learner {policy.learner.name!r}: in the round at row {self.row} play did not write a "
                     f"distribution (non-negative, sum 1) over the {len(probs)} drafters"
                 )
-            if everyone:
-                return probs
-            left = float(probs[self._alive].sum())
-            if left > 0.0:
-                return np.where(self._alive, probs / left, 0.0)
-            if not policy.bandit:
-                break
-            dead = int(probs.argmax())
-            self._tell(probs, dead, {dead: 1.0})
-        return self._alive / self._alive.sum()
+            if not everyone and not bandit:
+                left = float(probs[self._alive].sum())
+                if not left > 0.0:
+                    break
+                probs = np.where(self._alive, probs / left, 0.0)
+            pick = int(draw(probs, policy.rng.random()))
+            if self._alive[pick]:
+                return _Played(self.row, pick, probs)
+            self._tell(probs, pick, 1.0)
+        probs = self._alive / self._alive.sum()
+        return _Played(self.row, int(draw(probs, policy.rng.random())), probs, told=not bandit)
 
     def committed(
         self, accepted: int, taken: int, cut: bool, block: float | None = None, first: float | None = None
@@ -421,13 +423,13 @@ class Play:
                 )
             loss += share * (1.0 - float(value))
         played = self._past[-1]
-        self._tell(played.probs, played.pick, {played.pick: loss})
+        if played.told:
+            self._tell(played.probs, played.pick, loss)
 
-    def _tell(self, probs: NDArray[np.float64], pick: int, seen: dict[int, float]) -> None:
-        """Let the learner observe the losses `seen` of some drafters."""
+    def _tell(self, probs: NDArray[np.float64], pick: int, loss: float) -> None:
+        """Let the learner observe the loss of its pick alone."""
         self._losses.fill(np.nan)
-        for i, loss in seen.items():
-            self._losses[i] = loss
+        self._losses[pick] = loss
         self._observe(probs, pick)
 
     def _observe(self, probs: NDArray[np.float64], pick: int) -> None:
@@ -485,10 +487,10 @@ class Play:
             while len(past) > 1 and past[1].row <= self.waiting:
                 past.popleft()
             played = past[0]
-            if every_token or played.row == self.waiting:
+            if (every_token or played.row == self.waiting) and played.told:
                 self._lose(self.waiting, arrays)
                 if own_entry_only:
-                    self._tell(played.probs, played.pick, {played.pick: float(self._losses[played.pick])})
+                    self._tell(played.probs, played.pick, float(self._losses[played.pick]))
                 else:
                     self._observe(played.probs, played.pick)
             self.waiting += 1
