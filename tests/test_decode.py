@@ -276,7 +276,7 @@ def test_failing_drafters(home, how, policy, row):
         plain = decoder.run(jobs(decoder), "autoregressive")
         decoder.drafters[1] = Broken(decoder.drafters[1], how, row)
         if on_fault == "stop":
-            with pytest.raises(DecodeError, match="drafter 'ngram'.*(out of paper|NaN)"):
+            with pytest.raises(DecodeError, match=r"drafter 'ngram'.*(out of paper|NaN)"):
                 decoder.run(jobs(decoder), policy, Setting(3))
             continue
         run = decoder.run(jobs(decoder), policy, Setting(3), batch=2)

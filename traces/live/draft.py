@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Draft", "draft", "most_tokens", "prepare", "room"]
 
 LARGEST = 256  # most tokens that fresh drafts at every node may be
+DEEPEST = 64  # rounds draft less deep than this, or as deep
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def _drawn(processing: Processing, laws: _Laws, depth: int, chance: Chance, plac
             laws.grow([0], tokens[-1:])
         each += laws.processed(processing)
         law = each[d]
-        tokens.append(int(law.token) if isinstance(law, OneHot) else chance.draw(law, place + d, DRAFT))
+        tokens.append(int(law.token) if isinstance(law, OneHot) else chance.draw(law, place + d, DRAFT, _nth(d, 0)))
     if processing.temperature == 0:
         return Draft(_chain(tokens))
     return Draft(_chain(tokens), tuple(each), (*((node,) for node in range(depth)), ()))
@@ -210,7 +211,7 @@ def _several(drafter: Several, laws: _Laws, depth: int, chance: Chance, place: i
         first, fresh = len(tokens), dict[tuple[int, int], int]()  # (row of the parent, token) -> place in the new level
         standing = []
         for nth, row in enumerate(asked):
-            token = chance.draw(law[row], place + d, DRAFT, nth)
+            token = chance.draw(law[row], place + d, DRAFT, _nth(d, nth))
             if (row, token) not in fresh:
                 fresh[row, token] = len(fresh)
                 tokens.append(token)
@@ -222,6 +223,15 @@ def _several(drafter: Several, laws: _Laws, depth: int, chance: Chance, place: i
         if d + 1 < depth:
             laws.grow([row for row, _ in fresh], tokens[first:])
     return Draft(_tree(tokens, parents), tuple(each), tuple(map(tuple, candidates)))
+
+
+def _nth(depth: int, nth: int) -> int:
+    """Return what tells apart the draws that rounds begun at different rows make for one row.
+
+    A policy may look at drafts that were refused (the mean overlap of a whole block). The draws of the next round must
+    not depend on what it has seen, or drafts would no longer follow the law that they are accepted by.
+    """
+    return DEEPEST * nth + depth
 
 
 def _ranked(paths: Sequence[tuple[int, ...]], laws: _Laws, depth: int) -> Trees:
