@@ -4,7 +4,6 @@ The twin of a node's law is the recorder itself: the drafter is driven along a t
 node, one call a row, and asked for the entry of the round that began where the tree stands.
 """
 
-import functools
 import math
 from collections import defaultdict
 
@@ -60,7 +59,7 @@ SHAPES = [
 ]  # fmt: skip
 OVER = ["ngram", "chain", "exit", "small", "cut", "deep", "ahead"]
 TREES = [
-    {"name": f"tree-{name}", "kind": "tree", "processing": GREEDY, "options": {"over": name, "nodes": 11}}
+    {"name": f"tree-{name}", "kind": "tree", "processing": GREEDY, "options": {"over": name, "nodes": 30}}
     for name in OVER
 ]
 
@@ -70,8 +69,9 @@ def home(tmp_path_factory):
     """A folder with two tiny models, prompts, texts, and untrained heads over the ids that the texts are made of."""
     folder = tmp_path_factory.mktemp("drafting")
     tiny_checkpoint(folder / "target", rows=WORDS + 6)
-    tiny_checkpoint(folder / "small", seed=3, layers=2)
+    near_checkpoint(folder / "small", folder / "target")
     tiny_prompts(folder / "prompts.jsonl", 3)
+    tiny_prompts(folder / "few.jsonl", 1)
     collect(config_of(folder, SOFT, GREEDY, drafters=LOOKUP, k=1, max_new_tokens=40), {}, folder / "train")
     ids = np.unique(open_trace(folder / "train").token)
     target = load_target(str(folder / "target"))
@@ -81,22 +81,33 @@ def home(tmp_path_factory):
     return folder
 
 
+def near_checkpoint(folder, other):
+    """Write a model that often says what another one says."""
+    tiny_checkpoint(folder, rows=WORDS + 6)
+    target = load_target(str(other))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in target.model.parameters():
+            weight.add_(torch.randn(weight.shape, generator=generator) * 0.02)
+    target.model.save_pretrained(folder)
+
+
 @pytest.fixture(scope="module")
 def target(home):
     return load_target(str(home / "target"))
 
 
-@functools.cache
-def config(home, processing=(1.0, 0), k=K):
+def drafters_of(home, target, *names, processing=(1.0, 0), extra=()):
+    """Drafters of these names, and those that they read, built anew."""
     how = {"temperature": processing[0], "top_k": processing[1]}
-    return config_of(home, SOFT, how, drafters=[*LAWS, *SHAPES, *TREES], k=k)
+    listed = [*LAWS, *SHAPES, *TREES, *extra]
+    wanted = {*names, *(entry["options"].get("over") for entry in listed if entry["name"] in names)}
+    chosen = config_of(home, SOFT, how, drafters=[entry for entry in listed if entry["name"] in wanted], k=K)
+    return {drafter.name: drafter for drafter in build_drafters(chosen, target)}
 
 
-def drafters_of(home, target, *, k=K, processing=(1.0, 0), extra=()):
-    """All drafters by name, built anew."""
-    how = {"temperature": processing[0], "top_k": processing[1]}
-    listed = config_of(home, SOFT, how, drafters=[*LAWS, *SHAPES, *TREES, *extra], k=k)
-    return {drafter.name: drafter for drafter in build_drafters(listed, target)}
+def made(home, target, name, **how):
+    return drafters_of(home, target, name, **how)[name]
 
 
 class Text:
@@ -115,7 +126,8 @@ class Text:
             before = stepper.hidden
 
     def calls(self, drafter, capacity=40):
-        """Yield (number of tokens read, what the drafter's call returned), row by row."""
+        """Yield (number of tokens read, what the drafter's call returned, or that of what it reads), row by row."""
+        drafter = drafter.over if isinstance(drafter, Reading) else drafter
         drafter.begin(self.tokens[:, : self.width], capacity, self.states)
         for end, prefix in self.prefixes.items():
             yield end, called(drafter, prefix)
@@ -126,7 +138,6 @@ def prefix_of(tokens, hidden, before):
 
 
 def called(drafter, prefix):
-    drafter = drafter.over if isinstance(drafter, Reading) else drafter
     if isinstance(drafter, FlatDrafter | DeepLaws):
         return drafter.logits(prefix)
     return drafter.propose(prefix) if isinstance(drafter, DeepDrafter) else drafter.trees(prefix)
@@ -138,37 +149,42 @@ class WholeLayers:
     def __init__(self, target, tokens):
         self.target, self.tokens, self.level = target, tokens, {}
 
-    def _state(self, layer, path):
+    def _states(self, layer, paths):
         with torch.inference_mode():
-            read = self.target.model(torch.tensor([[*self.tokens, *path]]), output_hidden_states=True)
-        return read.hidden_states[layer][0, -1]
+            whole = torch.tensor([[*self.tokens, *path] for path in paths])
+            return self.target.model(whole, output_hidden_states=True).hidden_states[layer][:, -1]
 
     def root(self, layer):
-        return self._state(layer, ())[None]
+        return self._states(layer, [()])
 
     def grow(self, layer, parent, tokens):
         above = self.level.get(layer, [()])
         self.level[layer] = [(*above[p], v) for p, v in zip(parent.tolist(), tokens.tolist(), strict=True)]
-        return torch.stack([self._state(layer, path) for path in self.level[layer]])
+        return self._states(layer, self.level[layer])
 
 
 class Recorder:
     """Laws (W,) of a round that began behind some tokens and has drafted a path, as the recorder would see them."""
 
-    def __init__(self, make, target, tokens, width):
-        self.make, self.target, self.tokens, self.width, self.known = make, target, list(tokens), width, {}
+    def __init__(self, drafter, target, tokens, width):
+        self.drafter, self.target, self.tokens, self.width, self.known = drafter, target, list(tokens), width, {}
+        self.laws = {}
 
     def logits(self, path):
         path = tuple(path)
         if path not in self.known:
-            drafter = self.make()
-            *_, (_, found) = Text(self.target, [*self.tokens, *path], self.width).calls(drafter)
-            values = found.values if isinstance(drafter, FlatDrafter) else found.values[:, len(path)]
+            *_, (_, found) = Text(self.target, [*self.tokens, *path], self.width).calls(self.drafter)
+            values = found.values if isinstance(self.drafter, FlatDrafter) else found.values[:, len(path)]
             self.known[path] = Logits(values, found.ids, found.index)
         return self.known[path]
 
     def law(self, path, processing):
         """{token: probability} of what may follow a path."""
+        if path not in self.laws:
+            self.laws[path] = self._law(path, processing)
+        return self.laws[path]
+
+    def _law(self, path, processing):
         found = self.logits(path)
         law = process(found.values, processing, found.ids, found.index)
         if isinstance(law, OneHot):
@@ -204,11 +220,11 @@ levels = st.lists(st.lists(st.tuples(st.integers(0, 9), token), min_size=1, max_
 def test_a_node_has_the_recorders_law(home, target, name, prompt, own, levels, seed):
     """Chains and bushes; a node drawn at random behind any node of the level before, siblings beside it."""
     tokens = [*prompt, *own]
-    drafter = drafters_of(home, target)[name]
+    drafter = made(home, target, name)
     prepare([drafter], K)
     drafter.prepare(9)
     text = Text(target, tokens, len(prompt))
-    twin = Recorder(lambda: drafters_of(home, target)[name], target, tokens, len(prompt))
+    twin = Recorder(made(home, target, name), target, tokens, len(prompt))
     at(drafter, text, len(tokens))
     branches = drafter.branches(text.prefixes[len(tokens)], WholeLayers(target, tokens))
     above = [()]
@@ -233,9 +249,9 @@ def test_what_grew_leaves_no_trace(home, target, name):
     """Bits of all later calls, against a drafter that was made ready alike and never grew; near those of a recorder."""
     tokens = [3, 9, 12, 5, 7, 20, 31, 8, 4, 15]
     text, quiet = Text(target, tokens, 4), []
-    plain = [found.values for _, found in text.calls(drafters_of(home, target)[name])]
+    plain = [found.values for _, found in text.calls(made(home, target, name))]
     for grows in (False, True):
-        drafter = drafters_of(home, target)[name]
+        drafter = made(home, target, name)
         drafter.prepare(6)
         for step, (end, found) in enumerate(text.calls(drafter)):
             if not grows:
@@ -252,7 +268,7 @@ def test_what_grew_leaves_no_trace(home, target, name):
 def test_one_round_is_enough_to_draft(home, target, name):
     """A drafter that follows its latest round alone says the same of it."""
     text = Text(target, [3, 9, 12, 5, 7, 20, 31], 3)
-    one, every = (drafters_of(home, target)[name] for _ in range(2))
+    one, every = (made(home, target, name) for _ in range(2))
     one.prepare(3, rounds=1)
     for (end, found), (_, whole) in zip(text.calls(one), text.calls(every), strict=True):
         assert found.values.shape[1] == 1
@@ -279,7 +295,10 @@ def accepted_along(drafted, path):
 
 def test_certain_drafts_are_those_recorded(home, target, tmp_path):
     """Every kind with certain drafts, every row and depth: alpha is 1 where the path's token was drafted behind it."""
-    listed = config_of(home, SOFT, GREEDY, drafters=[*LAWS, *SHAPES, *TREES], max_new_tokens=14)
+    drafters = [*LAWS, *SHAPES, *TREES]
+    listed = config_of(
+        home, {"temperature": 0.5}, GREEDY, drafters=drafters, max_new_tokens=18, prompts={"file": "few.jsonl"}
+    )
     collect(listed, {}, tmp_path / "t")
     trace = open_trace(tmp_path / "t")
     seen = defaultdict(set)
@@ -345,15 +364,18 @@ def drawn(home, target, name, k, processing, extra, run_of):
     """Hold the joint law of drafts against the recorder's laws. run_of(draft) -> [(path, token), ..] drawn there."""
     tokens, width = [3, 9, 12, 5, 7, 20], 3
     text = Text(target, tokens, width)
-    drafters = drafters_of(home, target, k=K, processing=processing, extra=extra)
+    drafters = drafters_of(home, target, name, processing=processing, extra=extra)
     drafter = drafters[name]
     prepare(drafters.values(), K)
     over = drafter.over.name if isinstance(drafter, Reading) else name
-    twin = Recorder(lambda: drafters_of(home, target, processing=processing)[over], target, tokens, width)
-    found, prefix = at(drafter.over if isinstance(drafter, Reading) else drafter, text, len(tokens)), text.prefixes[6]
-    layers = [functools.partial(WholeLayers, target, tokens)]
+    twin = Recorder(made(home, target, over, processing=processing), target, tokens, width)
+    found, prefix = at(drafter, text, len(tokens)), text.prefixes[6]
     whole = 0.0
-    for chance, one, asked in outcomes(lambda c: draft(drafter, found, prefix, k, c, 11, layers[0]())):
+
+    def run(chance):
+        return draft(drafter, found, prefix, k, chance, 11, WholeLayers(target, tokens))
+
+    for chance, one, asked in outcomes(run):
         expected = math.prod(twin.law(path, drafter.processing).get(v, 0.0) for path, v in run_of(one))
         assert chance == pytest.approx(expected, rel=1e-4)
         assert all(place == 11 + len(path) for (place, _), (path, _) in zip(asked.asked, run_of(one), strict=True))
@@ -429,7 +451,7 @@ def test_sequences_go_on_alone(home, target):
 
 def test_certain_several_are_one_chain(home, target):
     extra = [{"name": "many", "kind": "several", "options": {"over": "deep", "drafts": 3}}]
-    drafters = drafters_of(home, target, processing=(0.0, 0), extra=extra)
+    drafters = drafters_of(home, target, "deep", "many", processing=(0.0, 0), extra=extra)
     prepare(drafters.values(), K)
     text = Text(target, [3, 9, 12, 5], 3)
     found = at(drafters["deep"], text, 4)
@@ -445,9 +467,9 @@ def test_certain_several_are_one_chain(home, target):
 @pytest.mark.parametrize("k", [0, 1])
 def test_short_drafts(home, target, name, k):
     """Nothing for k = 0; one level for k = 1, which needs no branches."""
-    drafter = drafters_of(home, target)[name]
+    drafter = made(home, target, name)
     text = Text(target, [3, 9, 12, 3, 9], 3)
-    found = at(drafter.over if isinstance(drafter, Reading) else drafter, text, 5)
+    found = at(drafter, text, 5)
     one = draft(drafter, found, text.prefixes[5], k, Drawn(), 0)
     nodes = lists_of(one.trees)[0]
     assert one.trees.tokens.dtype == one.trees.parent.dtype == torch.int64
@@ -499,7 +521,8 @@ def test_ranks_that_no_token_has_end_their_paths(home, target):
             return Logits(torch.tensor([[0.0, -math.inf, 1.0]]).expand(len(tokens), -1))
 
     shape = {"over": "ngram", "paths": [[0], [1], [2], [2, 0], [1, 0], [1, 1], [1, 2], [1, 1, 0]]}
-    tree = drafters_of(home, target, extra=[{"name": "t", "kind": "tree", "processing": GREEDY, "options": shape}])["t"]
+    extra = [{"name": "t", "kind": "tree", "processing": GREEDY, "options": shape}]
+    tree = made(home, target, "t", extra=extra)
     tree.over = Two("two", tree.processing)
     one = draft(tree, tree.over.grow(None, [0]), Prefix(torch.tensor([[1]])), K, Drawn(), 0)
     expected = [(2,), (0,), (0, 2), (0, 0), (0, 0, 2)]  # the likeliest is token 2, behind it comes 0
@@ -509,7 +532,7 @@ def test_ranks_that_no_token_has_end_their_paths(home, target):
 @pytest.mark.parametrize("name", ["ngram", "tree-ngram"])
 def test_laws_that_are_none_are_named(home, target, name):
     """At the root, and at a node."""
-    drafter = drafters_of(home, target)[name]
+    drafter = made(home, target, name)
     text = Text(target, [3, 9, 12, 5], 3)
     law = drafter.over if isinstance(drafter, Reading) else drafter
     found = at(law, text, 4)
@@ -526,7 +549,7 @@ def test_too_many_fresh_drafts_are_refused(home, target):
         {"name": "many", "kind": "several", "options": {"over": "ngram", "drafts": 4, "form": "nodes"}},
         {"name": "few", "kind": "several", "options": {"over": "ngram", "drafts": 16}},
     ]
-    drafters = drafters_of(home, target, extra=extra)
+    drafters = drafters_of(home, target, "many", "few", extra=extra)
     text = Text(target, [3, 9, 12, 5], 3)
     found = at(drafters["ngram"], text, 4)
     with pytest.raises(DrafterError, match=f"'many'.*340 tokens at depth 4; allowed: {LARGEST}"):
@@ -538,7 +561,7 @@ def test_too_many_fresh_drafts_are_refused(home, target):
 
 @pytest.mark.parametrize("name", ["exit", "cut"])
 def test_drafters_on_the_targets_layers_ask_for_them(home, target, name):
-    drafter = drafters_of(home, target)[name]
+    drafter = made(home, target, name)
     text = Text(target, [3, 9, 12, 5], 3)
     at(drafter, text, 4)
     with pytest.raises(DrafterError, match=f"{name}.*the target's layers"):

@@ -101,7 +101,13 @@ class Stepper:
         self._cache.batch_select_indices(rows)
 
     def _forward(
-        self, ids: Tensor, positions: Tensor, hidden: bool, mask: Tensor | None = None, logits: int = 1
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        hidden: bool,
+        mask: Tensor | None = None,
+        logits: int = 1,
+        cache: Cache | None = None,
     ) -> Any:
         """Read ids (B, Q) at positions (B, Q). mask : as the model takes it. logits : of how many last ones, 0: all."""
         return self._model(
@@ -111,7 +117,7 @@ class Stepper:
             use_cache=True,
             logits_to_keep=logits,
             output_hidden_states=hidden,
-            **{self._cache_name: self._cache},
+            **{self._cache_name: self._cache if cache is None else cache},
         )
 
     def _new_cache(self, capacity: int) -> Cache:
