@@ -129,6 +129,7 @@ class Drafter(ABC):
     kind: str
     needs_hidden = False
     taps: tuple[int, ...] = ()  # layers whose hidden states at the prompts `begin` must get
+    reads: tuple[int, ...] = ()  # layers whose hidden states at the last token it reads
     context: int | None = None  # most tokens it reads, None for any number
     certain = False  # whether it drafts tokens, not laws: its processing is then that of an argmax
 
