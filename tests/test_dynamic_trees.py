@@ -60,7 +60,8 @@ def driven(head, target, texts, width, rounds):
     states = [hidden[tap] for tap in head.taps]
     rounds.begin(tokens[:, :width], tokens.shape[1], [state[:, :width] for state in states], PAD)
     for t in range(width, tokens.shape[1]):
-        yield t, rounds.step(tokens[:, t], [state[:, t] for state in states])
+        read = t - 1 if head.kind == "eagle" else t
+        yield t, rounds.step(tokens[:, t], [state[:, read] for state in states])
 
 
 LEVELS = [  # (parents, tokens) of a tree for each of two texts; the same node may be asked for twice
@@ -240,5 +241,5 @@ def test_what_is_refused(home, target):
     # the texts of a batch stay what the collector says they are
     drafter = made()
     drafter.begin(pad_left([[3, 4, 5]]), 9, {tap: torch.zeros(1, 3, 32) for tap in TAPS})
-    trees = drafter.trees(Prefix(torch.tensor([[3, 4, 5, 7]]), [torch.zeros(1, 32)] * 4))
+    trees = drafter.trees(Prefix(torch.tensor([[3, 4, 5, 7]]), before=[torch.zeros(1, 32)] * 4))
     assert set(trees.tokens.flatten().tolist()) <= set(IDS)

@@ -134,7 +134,7 @@ class Text:
 
 
 def prefix_of(tokens, hidden, before):
-    return Prefix(tokens, hidden)
+    return Prefix(tokens, hidden, before)
 
 
 def called(drafter, prefix):

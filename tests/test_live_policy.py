@@ -300,6 +300,13 @@ def test_skipped_rows_are_replaced_by_means(world, every, choose, objective):
     np.testing.assert_allclose([seen for _, _, seen in shown], np.reshape(expected, (-1, 4)), atol=1e-12)
 
 
+def test_flat_drafters_may_draft_further_than_the_deep_block_is_deep():
+    trace = random_trace(np.random.default_rng(1), lengths=[20], k=2, drafters=3, deep=False)
+    policy, shown = drifting()
+    drive(trace, Policy(policy, trace.drafters, Setting(5, schedule=Schedule.parse("random=3"))))
+    np.testing.assert_array_equal([seen for _, _, seen in shown], hl.feedback.losses(trace, k=5)[:16])
+
+
 def rounds_without_losses(policy, count, n):
     """Return who was due after each of `count` rounds that accept nothing, and what was played in them."""
     play = policy.begin()

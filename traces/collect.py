@@ -409,10 +409,9 @@ class Batch:
         coins = [uniforms(config.seed, TARGET, job.sequence_id, 0, config.max_new_tokens) for job in jobs]
         self.coins = torch.from_numpy(np.stack(coins))
         self.scorer.begin(len(jobs))
-        taps = {tap for drafter in self.drafters for tap in drafter.taps}
-        taps |= set(self.states.taps if self.states else ())
-        hidden = self.states is not None or any(d.needs_hidden for d in self.drafters)
-        self.stepper = Stepper(self.target.model, hidden, taps)
+        hidden = self.states is not None or any(drafter.needs_hidden for drafter in self.drafters)
+        self.taps = sorted({tap for drafter in self.drafters for tap in drafter.taps})
+        self.stepper = Stepper(self.target.model, hidden, {*self.taps, *(self.states.taps if self.states else ())})
         with clock.time("prefill: target"):
             logits = self.target.known(self.stepper.begin(prompts, capacity))
         for drafter in self.drafters:
@@ -420,6 +419,8 @@ class Batch:
                 drafter.begin(prompts, capacity, self.stepper.prompt_states)
         if self.states:
             self.states.begin(prompts, self.stepper.prompt_states, logits)
+        # the target's states at the latest token that it has read, layer -> (B, H)
+        self.before = {tap: self.stepper.prompt_states[tap][:, -1].clone() for tap in self.taps}
         self.stepper.prompt_states = {}  # large, and not needed again
         self._sound(logits, self.target.info.name, "the first token")
         self._grow(self.next(logits, 0)[1].cpu())
@@ -429,7 +430,8 @@ class Batch:
         place, name = f"row {t}", self.target.info.name
         with self.clock.time("forward: target"):
             logits = self.target.known(self.stepper.step(self.tokens[:, self.filled - 1]))
-        prefix = Prefix(self.tokens[:, : self.filled], self.stepper.hidden)
+        prefix = Prefix(self.tokens[:, : self.filled], self.stepper.hidden, self.before)
+        self.before = {tap: self.stepper.hidden[tap] for tap in self.taps}
         if self.states:
             self.states.row(self.active, self.stepper.hidden, logits)
         self._sound(logits, name, place)
@@ -505,6 +507,7 @@ class Batch:
         self.tokens, self.coins = self.tokens[rows], self.coins[rows]
         if order:
             self.stepper.keep(rows)
+            self.before = {tap: state[rows.to(state.device)] for tap, state in self.before.items()}
             self.scorer.keep(rows)
             for drafter in self.drafters:
                 drafter.keep(rows)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -433,10 +433,11 @@ class _Batch:
         """Read the prompts and write first tokens."""
         decoder, target, pool = self.decoder, self.decoder.target, self.decoder.drafters
         used = [pool[i] for i in self._used(plays)]
-        taps = {tap for drafter in used for tap in drafter.taps}
-        self.hidden = any(drafter.needs_hidden for drafter in used)
+        self.layers = sorted({layer for drafter in used for layer in (*drafter.taps, *drafter.reads)})
         prepare(pool, self.k, None if self.scores else 1)  # unless scored, a drafter follows no round but the latest
-        self.verifier = Verifier(target.model, max(most_tokens(drafter, self.k) for drafter in used), self.hidden, taps)
+        self.verifier = Verifier(
+            target.model, max(most_tokens(drafter, self.k) for drafter in used), bool(self.layers), self.layers
+        )
         prompts = pad_left([job.ids for job in jobs])
         capacity = prompts.shape[1] + decoder.config.max_new_tokens
         with self.clock.time("prefill"):
@@ -447,7 +448,7 @@ class _Batch:
         for place, (job, (policy, play)) in enumerate(zip(jobs, plays, strict=True)):
             ending = decoder._ending(job, decoder.context)
             own = {tap: state[place : place + 1, -len(job.ids) :] for tap, state in states.items()}
-            text = Text(job, ending, own)
+            text = Text(job, ending, own, self.layers)
             drafters = fresh_set(pool)
             units = [Unit({i: drafters[i] for i in unit}, target, decoder.config.k, _silent) for unit in policy.units]
             n = len(pool)
@@ -506,9 +507,8 @@ class _Batch:
         for place, (lane, pick, each, outcome) in enumerate(zip(lanes, picks, drafts, outcomes, strict=True)):
             self._commit(place, lane, pick, each, *outcome)
         depth = max(len(nodes) for nodes, *_ in outcomes)
-        self.verifier.accept(
-            torch.tensor([nodes + [PAD] * (depth - len(nodes)) for nodes, *_ in outcomes]).view(-1, depth)
-        )
+        paths = [nodes + [PAD] * (depth - len(nodes)) for nodes, *_ in outcomes]
+        self.verifier.accept(torch.tensor(paths, dtype=torch.int64).reshape(len(paths), depth))
         for lane in lanes:
             self._learn(lane)
         self._leave()
@@ -548,8 +548,8 @@ class _Batch:
             chosen = law.rows(torch.tensor(kept, device=logits.device))
             lane.facts += _facts(logits[kept], chosen, text.written[-taken:], spread=self.keep)
         states = None
-        if self.hidden:
-            states = torch.stack([state[place, kept] for state in self.verifier.hidden], 1)
+        if self.layers:
+            states = torch.stack([self.verifier.states[layer][place, kept] for layer in self.layers], 1)
         for j in range(taken):
             own = law.rows(torch.tensor(kept[j : j + 1], device=logits.device)) if self.scores else None
             text.keep(start + j, own, None if states is None else states[j])
@@ -639,16 +639,19 @@ class _Batch:
         )  # fmt: skip
 
 
-class _Ahead(Sequence[Tensor]):
-    """The target's states at a text's last token, layer by layer as they are asked for."""
+class _Ahead(Mapping[int, Tensor]):
+    """The target's states at a text's last token, layer -> (1, H), computed when they are asked for."""
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
 
     def __len__(self) -> int:
-        raise TypeError("only the layers asked for are computed")
+        raise TypeError("only layers that are asked for are computed")
 
-    def __getitem__(self, layer: int) -> Tensor:  # type: ignore[override]
+    def __iter__(self) -> Iterator[int]:
+        raise TypeError("only layers that are asked for are computed")
+
+    def __getitem__(self, layer: int) -> Tensor:
         return self._layers.root(layer)
 
 

@@ -252,7 +252,6 @@ class Rounds:
         self._real[:, : self._column] = real
         self._position = real.sum(1)
         states = [state.masked_fill(~real[..., None], 0.0) for state in states]
-        self._last = [state[:, -1] for state in states]  # the target's, at the latest token it has read
         self._made = torch.full((k,), -(10**9), device=device)  # the column of each place in the ring
         self._own: Tensor | None = None
         self._keys = _Placed(self._text, capacity)
@@ -266,15 +265,15 @@ class Rounds:
 
     @torch.inference_mode()
     def step(self, token: Tensor, states: Sequence[Tensor]) -> Tensor:
-        """Read one token (B,) a row and the target's states (B, H) at it; return outputs (B, k, H).
+        """Read one token (B,) a row; return outputs (B, k, H).
+
+        states : the target's (B, H), of an eagle head at the token before, of a truncated one at the token itself
 
         Entry a belongs to the round begun a tokens ago. It means nothing before that many tokens were read.
         """
         head, k, now = self._head, self._k, self._column
         device = head.rows.device
-        eagle = head.kind == "eagle"
-        feature = head.feature(self._last if eagle else list(states))[:, None]
-        self._last = list(states)
+        feature = head.feature(states)[:, None]
         if k > 1:
             own = self._own if self._own is not None else feature.expand(-1, k, -1)
             feature = torch.cat([feature, own[:, :-1]], 1)
@@ -307,7 +306,6 @@ class Rounds:
         """Go on with these rows, in this order."""
         rows = rows.to(self._head.rows.device)
         self._real, self._position = self._real[rows], self._position[rows]
-        self._last = [state[rows] for state in self._last]
         self._own = None if self._own is None else self._own[rows]
         self._keys.keep(rows)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PAD",
     "Branches",
+    "ByLayer",
     "DeepDrafter",
     "DeepLaws",
     "Drafter",
@@ -55,6 +56,7 @@ __all__ = [
 ]
 
 States: TypeAlias = Mapping[int, Tensor]  # layer -> the target's hidden states (B, P, H) at the prompts
+ByLayer: TypeAlias = Sequence[Tensor] | Mapping[int, Tensor]  # hidden states after each layer, [0] being the embedding
 
 
 class DrafterError(ValueError):
@@ -66,12 +68,15 @@ class Prefix:
     """The texts so far.
 
     tokens : (B, L) int64 on the CPU, prompts left-padded with PAD
-    hidden : after each layer of the target the hidden states (B, H) at the last token, [0] being the embedding;
-        () unless a drafter has `needs_hidden`
+    hidden : after each layer of the target the hidden states (B, H) at the last token; of `FlatDrafter.block` (C, H),
+        at the last C tokens; () unless a drafter has `needs_hidden`
+    before : those (B, H) at the token before the last, of the drafters' taps at least. Who reads no others can draft
+        before the target has read the last token
     """
 
     tokens: Tensor
-    hidden: Sequence[Tensor] = ()
+    hidden: ByLayer = ()
+    before: ByLayer = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +129,7 @@ class Drafter(ABC):
     kind: str
     needs_hidden = False
     taps: tuple[int, ...] = ()  # layers whose hidden states at the prompts `begin` must get
+    reads: tuple[int, ...] = ()  # layers whose hidden states at the last token it reads
     context: int | None = None  # most tokens it reads, None for any number
     certain = False  # whether it drafts tokens, not laws: its processing is then that of an argmax
 

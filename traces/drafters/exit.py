@@ -42,6 +42,7 @@ class EarlyExit(FlatDrafter):
                 f"drafter {name!r}: layer is {options.layer}; {target.info.name!r} has {layers}, allowed: fewer"
             )
         self.layer, self._target = options.layer, target
+        self.reads = (options.layer,)
         self._norm: Any = _final_norm(target)
         self._head: Any = target.model.get_output_embeddings()
 

@@ -53,7 +53,7 @@ class TrainedHead(DeepLaws):
         self._rounds.keep(rows)
 
     def logits(self, prefix: Prefix) -> Logits:
-        outputs = self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.hidden, self.taps))
+        outputs = self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.before, self.taps))
         return self.behind(outputs)
 
     def prepare(self, nodes: int, rounds: int | None = None) -> None:

@@ -50,20 +50,19 @@ class Medusa(DeepLaws):
         return manifest.Drafter(self.name, self.kind, self.rule, self._deepest, self.processing, None, details)
 
     def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:
-        # the target's states at the latest token that it has read, and the inputs of the last rounds, newest first
-        self._known = [state[:, -1] for state in taps_of(states or {}, self.taps)]
+        # inputs of the last rounds, newest first
         width = self._head.rows.shape[1]
         self._inputs = torch.zeros(len(prompts), self._followed, width, device=self._head.rows.device)
 
     def keep(self, rows: Tensor) -> None:
-        rows = rows.to(self._inputs.device)
-        self._known, self._inputs = [state[rows] for state in self._known], self._inputs[rows]
+        self._inputs = self._inputs[rows.to(self._inputs.device)]
 
     @torch.inference_mode()
     def logits(self, prefix: Prefix) -> Logits:
         head = self._head
-        newest = head.inputs(prefix.tokens[:, -1].to(self._inputs.device), head.feature(self._known))
-        self._known = taps_of(prefix.hidden, self.taps)
+        newest = head.inputs(
+            prefix.tokens[:, -1].to(self._inputs.device), head.feature(taps_of(prefix.before, self.taps))
+        )
         self._inputs = torch.cat([newest[:, None], self._inputs[:, :-1]], 1)
         outputs = [head.draft(d, self._inputs[:, d]) for d in range(self._followed)]
         return Logits(head.logits(torch.stack(outputs, 1)), head.ids, self._index)

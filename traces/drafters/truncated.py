@@ -38,7 +38,7 @@ class Truncated(FlatDrafter):
     def __init__(self, name: str, processing: Processing, checkpoint: Path, target: Target) -> None:
         super().__init__(name, processing)
         self._head, self._card = open_head(name, checkpoint, target, "truncated")
-        self.taps = self._head.taps
+        self.taps = self.reads = self._head.taps
         self._index = index_of(self._head.ids, target.vocabulary)
         self._rounds = Rounds(self._head, 1)
 

@@ -54,16 +54,30 @@ DEEPEST = 64  # rounds draft less deep than this, or as deep
 class Draft:
     """What a round proposes for one text.
 
-    trees : of one text (B = 1); no node where nothing is proposed
+    trees : of one text (B = 1); no node where nothing is proposed. Children of one node are different tokens
     laws : None for certain tokens, accepted by membership (rules one_hot and tree). Else laws[0] is the law (one row)
-        of what follows the root, laws[1 + node] of what follows each node; only for nodes that have candidates
+        of what follows the root, laws[1 + node] of what follows each node. Only those of nodes that have candidates
+        are read: others may be anything, and missing at the end
     candidates : of sampled drafts, [0] the root's and [1 + node] each node's: child nodes in the order in which they
-        are looked at, a node twice if it was drawn twice
+        are looked at, a node twice if it was drawn twice; all drawn from the one law there. Of drafted sequences these
+        are, at each node, the next nodes of all that pass through it, in the order of the sequences
+
+    Raises ValueError for trees of several texts, laws without candidates, or candidates that are not the tree's.
     """
 
     trees: Trees
     laws: tuple[Law, ...] | None = None
     candidates: tuple[tuple[int, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.trees.tokens.shape)
+        if shape[:1] != (1,) or shape != tuple(self.trees.parent.shape):
+            raise ValueError(f"a draft is of one text: tokens {shape}, parent {tuple(self.trees.parent.shape)}")
+        if (self.laws is None) != (self.candidates is None):
+            raise ValueError("sampled drafts have laws and candidates, certain ones neither; one of the two is missing")
+        _check_tree(self.trees)
+        if self.laws is not None and self.candidates is not None:
+            _check_sampled(self.trees, self.laws, self.candidates)
 
 
 @torch.inference_mode()
@@ -303,3 +317,37 @@ def _chain(tokens: Sequence[int]) -> Trees:
 def _tree(tokens: Sequence[int], parents: Iterable[int]) -> Trees:
     both: list[Tensor] = [torch.tensor([list(part)], dtype=torch.int64) for part in (tokens, parents)]
     return Trees(*both)
+
+
+def _check_tree(trees: Trees) -> None:
+    """Raise ValueError unless parents stand before their children, and children of one node are different tokens."""
+    tokens, parent = trees.tokens[0].tolist(), trees.parent[0].tolist()
+    seen = set()
+    for node, (token, above) in enumerate(zip(tokens, parent, strict=True)):
+        if token == PAD:
+            continue
+        if token < 0:
+            raise ValueError(f"node {node} holds token {token}; allowed: an id, or {PAD} for no node")
+        if not ROOT <= above < node or (above != ROOT and tokens[above] == PAD):
+            raise ValueError(f"node {node}: its parent is {above}; allowed: a node before it, or {ROOT} for the root")
+        if (above, token) in seen:
+            raise ValueError(f"node {node}: its parent {above} has another child with token {token}")
+        seen.add((above, token))
+
+
+def _check_sampled(trees: Trees, laws: tuple[Law, ...], candidates: tuple[tuple[int, ...], ...]) -> None:
+    """Raise ValueError unless every node is a candidate of its parent, and of no other, and has a law of one row."""
+    tokens, parent = trees.tokens[0].tolist(), trees.parent[0].tolist()
+    if len(candidates) != 1 + len(tokens):
+        raise ValueError(f"{len(candidates)} lists of candidates for the root and {len(tokens)} nodes")
+    missing = {node for node, token in enumerate(tokens) if token != PAD}
+    for above, children in enumerate(candidates, start=ROOT):
+        for node in children:
+            if not 0 <= node < len(tokens) or tokens[node] == PAD or parent[node] != above:
+                raise ValueError(f"candidate {node} is no child of node {above}")
+        missing.difference_update(children)
+        if children and (above + 1 >= len(laws) or laws[above + 1].size != 1):
+            given = f"one of {laws[above + 1].size} rows" if above + 1 < len(laws) else "none"
+            raise ValueError(f"node {above} has candidates and needs a law of one row, got {given}")
+    if missing:
+        raise ValueError(f"nodes {sorted(missing)} are candidates of no node: they could not be accepted")

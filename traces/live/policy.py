@@ -300,10 +300,9 @@ class Play:
         self._probs = np.full(n, np.nan)
         self._alive = np.ones(n, np.bool_)
         self._open = self._ended = False  # whether a round is running; whether the text ends with the last one
-        self._queue = deque(policy.units)  # whose turn it is
+        self._queue = list(policy.units)  # whose turn it is
         self._past: deque[_Played] = deque()  # rounds whose rows have not all been revealed
         self._upto = np.zeros(n, np.int64)
-        self._losses, self._part = np.empty(n), np.empty(n)
         self._sum, self._count = np.zeros(n), np.zeros(n, np.int64)  # of losses that were scored
 
     @property
@@ -428,13 +427,13 @@ class Play:
 
     def _tell(self, probs: NDArray[np.float64], pick: int, loss: float) -> None:
         """Let the learner observe the loss of its pick alone."""
-        self._losses.fill(np.nan)
-        self._losses[pick] = loss
-        self._observe(probs, pick)
+        losses = np.full(len(probs), np.nan)
+        losses[pick] = loss
+        self._observe(probs, pick, losses)
 
-    def _observe(self, probs: NDArray[np.float64], pick: int) -> None:
+    def _observe(self, probs: NDArray[np.float64], pick: int, losses: NDArray[np.float64]) -> None:
         policy = self.policy
-        policy.observe_kernel(policy.params, self._memory.state, self._context, probs, pick, self._losses)
+        policy.observe_kernel(policy.params, self._memory.state, self._context, probs, pick, losses)
         self._memory.seen += 1
 
     # ------------------------------------------------------------------ losses
@@ -444,18 +443,20 @@ class Play:
         schedule = self.policy.setting.schedule
         if self._open or not self.rounds or not self.policy.evaluates or len(self.rounds) % schedule.every:
             return []
-        able = [unit for unit in self._queue if any(self._alive[i] for i in unit)]
+        alive = self._alive.tolist()
+        able = [unit for unit in self._queue if any(alive[i] for i in unit)]
         count = len(able) if schedule.drafters is None else min(schedule.drafters, len(able))
         if schedule.choose == "random":
             chosen = [able[int(i)] for i in self.policy.turns.choice(len(able), count, replace=False)]
         elif schedule.choose == "likely":
-            chosen = sorted(able, key=lambda unit: -max(self._probs[i] for i in unit))[:count]
+            probs = self._probs.tolist()
+            chosen = sorted(able, key=lambda unit: -max(probs[i] for i in unit))[:count]
         else:
             chosen = able[:count]
         for unit in chosen:  # to the end: equals of "likely" come round as well
             self._queue.remove(unit)
         self._queue.extend(chosen)
-        return sorted(i for unit in chosen for i in unit if self._alive[i])
+        return sorted(i for unit in chosen for i in unit if alive[i])
 
     def known(self, upto: NDArray[np.int64], columns: Columns) -> None:
         """Reveal to the learner, in order of rows, every loss that is now known, with what was in force at its row.
@@ -483,17 +484,20 @@ class Play:
         every_token, lag = policy.setting.granularity == "token", policy.lag
         own_entry_only = policy.learner.feedback == "bandit"
         end = int(self._upto[self._alive].min())
+        rows, rounds = [], []
         while self.waiting + lag <= end:
             while len(past) > 1 and past[1].row <= self.waiting:
                 past.popleft()
-            played = past[0]
-            if (every_token or played.row == self.waiting) and played.told:
-                self._lose(self.waiting, arrays)
-                if own_entry_only:
-                    self._tell(played.probs, played.pick, float(self._losses[played.pick]))
-                else:
-                    self._observe(played.probs, played.pick)
+            if (every_token or past[0].row == self.waiting) and past[0].told:
+                rows.append(self.waiting)
+                rounds.append(past[0])
             self.waiting += 1
+        if rows:
+            for played, losses in zip(rounds, self._losses(np.array(rows), arrays), strict=True):
+                if own_entry_only:
+                    self._tell(played.probs, played.pick, float(losses[played.pick]))
+                else:
+                    self._observe(played.probs, played.pick, losses)
 
     def _checked(self, upto: NDArray[np.int64], columns: Columns) -> list[NDArray[Any]]:
         """Return read-only views of what the kernel reads: four blocks of acceptances, two lists of columns."""
@@ -509,7 +513,8 @@ class Play:
             )
         rows = int(upto.max())
         flat, deep = columns.flat_columns, columns.deep_columns
-        if sorted([*flat.tolist(), *deep.tolist()]) != list(range(n)):
+        named = [*flat.tolist(), *deep.tolist()]
+        if len(named) != n or set(named) != set(range(n)):
             raise ValueError(f"flat and deep columns must name {n} drafters once, got {flat.tolist()}, {deep.tolist()}")
         views = []
         for name, width in (
@@ -534,40 +539,47 @@ class Play:
             views.append(array)
         return [_read_only(array) for array in (*views, np.asarray(flat, np.int64), np.asarray(deep, np.int64))]
 
-    def _lose(self, row: int, arrays: list[NDArray[Any]]) -> None:
-        """Write the losses of `row` into `_losses`."""
-        policy, losses = self.policy, self._losses
-        losses.fill(0.0)
-        for share, objective, estimator in policy.parts:
-            row_losses(*arrays[:4], row, policy.setting.k, objective, estimator, *arrays[4:], self._part)
-            losses += share * self._part
+    def _losses(self, rows: NDArray[np.int64], arrays: list[NDArray[Any]]) -> NDArray[np.float64]:
+        """Return the losses (R, N) of rows (R,)."""
+        policy, k = self.policy, self.policy.setting.k
+        losses = np.zeros((len(rows), len(self._alive)))
+        part = np.empty(len(self._alive))
+        for row, line in zip(rows.tolist(), losses, strict=True):
+            for share, objective, estimator in policy.parts:
+                row_losses(*arrays[:4], row, k, objective, estimator, *arrays[4:], part)
+                line += share * part
         if not self._alive.all():
-            losses[~self._alive & (np.isnan(losses) | (self._upto < row + policy.lag))] = 1.0
-        scored = np.ones(len(losses), np.bool_)
+            lacking = self._upto < rows[:, None] + policy.lag
+            losses[~self._alive & (np.isnan(losses) | lacking)] = 1.0
         if policy.setting.schedule.skips:
-            scored = ~(np.isnan(losses) & self._skipped(row, arrays))
-            means = np.where(self._count > 0, self._sum / np.maximum(self._count, 1), 0.5 * policy.width)
-            losses[~scored] = means[~scored]
-        if count_outside(losses, 0.0, 1.0):
-            i = int((~((losses >= 0.0) & (losses <= 1.0))).argmax())
+            self._replace_skipped(rows, losses, arrays)
+        if count_outside(losses.reshape(-1), 0.0, 1.0):
+            place, i = (int(at[0]) for at in np.nonzero(~((losses >= 0.0) & (losses <= 1.0))))
             raise ValueError(
-                f"row {row}, drafter {policy.drafters[i]!r}: the loss is {losses[i]}; allowed: [0, 1]. Was it "
-                "evaluated, and is gamma defined at every draft that the estimator needs?"
+                f"row {rows[place]}, drafter {policy.drafters[i]!r}: the loss is {losses[place, i]}; allowed: [0, 1]. "
+                "Was it evaluated, and is gamma defined at every draft that the estimator needs?"
             )
-        if policy.setting.schedule.skips:
-            self._sum[scored] += losses[scored]
-            self._count[scored] += 1
+        return losses
 
-    def _skipped(self, row: int, arrays: list[NDArray[Any]]) -> NDArray[np.bool_]:
-        """Return (N,) whose loss of `row` needs a row that was skipped."""
+    def _replace_skipped(
+        self, rows: NDArray[np.int64], losses: NDArray[np.float64], arrays: list[NDArray[Any]]
+    ) -> None:
+        """Put means of the losses before where a loss needs a row that was skipped."""
         alpha_flat, _, alpha_deep, _, flat, deep = arrays
-        lag = self.policy.lag
-        skipped = np.zeros(len(self._alive), np.bool_)
-        skipped[flat] = np.isnan(alpha_flat[row : row + lag]).any(axis=0)
-        if len(deep):
-            depth = np.arange(lag)
-            skipped[deep] = np.isnan(alpha_deep[row + depth, depth]).any(axis=0)
-        return skipped
+        depth = np.arange(self.policy.lag)
+        window = rows[:, None] + depth  # (R, lag)
+        skipped = np.empty(losses.shape, np.bool_)
+        skipped[:, flat] = np.isnan(alpha_flat[window]).any(axis=1)
+        if len(deep):  # a block without columns may hold fewer depths than the window
+            skipped[:, deep] = np.isnan(alpha_deep[window, depth]).any(axis=1)
+        skipped &= np.isnan(losses)
+        scored = np.where(skipped, 0.0, losses)
+        sums = self._sum + np.cumsum(scored, axis=0)
+        counts = self._count + np.cumsum(~skipped, axis=0)
+        # a skipped row adds nothing: what is summed up to it is what was summed before it
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), 0.5 * self.policy.width)
+        losses[skipped] = means[skipped]
+        self._sum, self._count = sums[-1], counts[-1]
 
 
 def _digits(text: str) -> bool:

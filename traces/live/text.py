@@ -6,7 +6,7 @@ to draft there, scored afterwards, or only kept up; those that were not asked la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
@@ -41,14 +41,16 @@ class Text:
     written : the tokens so far, the first one included; rows = len(written) - 1 have been verified
     """
 
-    def __init__(self, job: Job, ending: Ending, states: States) -> None:
+    def __init__(self, job: Job, ending: Ending, states: States, layers: Sequence[int] = ()) -> None:
+        """states : the target's at the prompt, of the layers that drafters read there. layers : those kept of rows."""
         self.job, self.ending, self.stop = job, ending, ""
+        self._layers = {layer: place for place, layer in enumerate(layers)}
         self.written: list[int] = []
         self._prompt, self._states = len(job.ids), states
         self._tokens = torch.full((1, self._prompt + ending.room(0)), -1, dtype=torch.int64)
         self._tokens[0, : self._prompt] = torch.tensor(job.ids)
         self._laws: dict[int, Dense | OneHot] = {}
-        self._hidden: dict[int, Tensor] = {}  # row -> (layers + 1, H), at the last token of its prefix
+        self._hidden: dict[int, Tensor] = {}  # row -> (layers, H), at the last token of its prefix
 
     @property
     def rows(self) -> int:
@@ -78,7 +80,7 @@ class Text:
         return bool(self.stop)
 
     def keep(self, row: int, law: Dense | OneHot | None, hidden: Tensor | None) -> None:
-        """Remember a row: the target's law (one row), its states (layers + 1, H) at the last token of the prefix."""
+        """Remember a row: the target's law (one row), its states (layers, H) at the last token of the prefix."""
         if law is not None:
             self._laws[row] = law
         if hidden is not None:
@@ -102,32 +104,39 @@ class Text:
         """Return the tokens (C,) at rows."""
         return torch.tensor([self.written[1 + row] for row in rows], dtype=torch.int64)
 
-    def prefix(self, rows: Sequence[int], ahead: Sequence[Tensor] | None = None) -> Prefix:
+    def _states_at(self, rows: Sequence[int]) -> States:
+        return _Rows(self._hidden, rows, self._layers)
+
+    def prefix(self, rows: Sequence[int], ahead: States | None = None) -> Prefix:
         """Return the prefix of the last of some successive rows, with the states at the last tokens of all.
 
         ahead : the states at the last token, of a row that the target has not read yet
         """
         last = rows[-1]
         read = self._tokens[:, : self._prompt + 1 + last]
-        before: States | Sequence[Tensor]
+        before: States
         if rows[0] == 0:
             before = {layer: state[:, -1] for layer, state in self._states.items()}
         else:
-            before = _Rows(self._hidden, [rows[0] - 1])
-        return Prefix(read, _Rows(self._hidden, rows) if ahead is None else ahead, before)
+            before = self._states_at([rows[0] - 1])
+        return Prefix(read, self._states_at(rows) if ahead is None else ahead, before)
 
 
-class _Rows(Sequence[Tensor]):
-    """Hidden states of some rows, (C, H) a layer, put together when they are asked for."""
+class _Rows(Mapping[int, Tensor]):
+    """Hidden states of some rows, layer -> (C, H), put together when they are asked for."""
 
-    def __init__(self, hidden: Mapping[int, Tensor], rows: Sequence[int]) -> None:
-        self._hidden, self._rows = hidden, rows
+    def __init__(self, hidden: Mapping[int, Tensor], rows: Sequence[int], layers: Mapping[int, int]) -> None:
+        self._hidden, self._rows, self._layers = hidden, rows, layers
 
     def __len__(self) -> int:
-        return len(self._hidden[self._rows[0]])
+        return len(self._layers)
 
-    def __getitem__(self, layer: int) -> Tensor:  # type: ignore[override]
-        return torch.stack([self._hidden[row][layer] for row in self._rows])
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._layers)
+
+    def __getitem__(self, layer: int) -> Tensor:
+        place = self._layers[layer]
+        return torch.stack([self._hidden[row][place] for row in self._rows])
 
 
 @dataclass
@@ -223,8 +232,9 @@ class Unit:
         self._scorer = Scorer(target, list(members.values()), k, _sound, clock)
         self._flat = all(isinstance(drafter, FlatDrafter) for drafter in members.values())
         self._begun = self._open = False
+        self._skipped = False  # whether the rounds that the scorer follows have missed a row
 
-    def found(self, i: int, text: Text, ahead: Sequence[Tensor]) -> tuple[Prefix, Logits | Proposal | Trees]:
+    def found(self, i: int, text: Text, ahead: States) -> tuple[Prefix, Logits | Proposal | Trees]:
         """Return what drafter i says at the next round's first row, and the prefix there: all before have been read.
 
         ahead : the target's states at the last token, which it has not read yet
@@ -233,7 +243,7 @@ class Unit:
         prefix = text.prefix([self.rows], ahead)
         self._begin(text)
         if not self._open:
-            self._scorer.open(prefix, f"row {self.rows}")
+            self._enter(text, prefix)
             self._open = True
         return prefix, self._scorer.found(self.members[i])
 
@@ -249,7 +259,7 @@ class Unit:
             self._block(text, min(since, upto), None)
             self._block(text, upto, scores)
         while self.rows < upto:
-            self._scorer.open(text.prefix([self.rows]), f"row {self.rows}")
+            self._enter(text, text.prefix([self.rows]))
             self._close(text, scores if self.rows >= since else None)
 
     def _begin(self, text: Text) -> None:
@@ -258,6 +268,16 @@ class Unit:
             self._scorer.begin(1)
             for drafter in self.members.values():
                 drafter.begin(text.prompt, text.capacity, text.states)
+
+    def _enter(self, text: Text, prefix: Prefix) -> None:
+        """Begin the next row. Behind rows that were not scored, only rounds that begin from here on are followed."""
+        if self._skipped:
+            self._scorer.begin(1)
+            for drafter in self.members.values():
+                if isinstance(drafter, Reading):
+                    drafter.begin(text.prompt, text.capacity, text.states)
+            self._skipped = False
+        self._scorer.open(prefix, f"row {self.rows}")
 
     def _block(self, text: Text, upto: int, scores: Scores | None) -> None:
         """Make the calls of all rows before `upto` in one pass."""
@@ -279,6 +299,7 @@ class Unit:
         if scores is None:
             for drafter in self._bases:  # whose calls keep them up with the text
                 self._scorer.found(drafter)
+            self._skipped = True
         else:
             self._put(row, self._scorer.close(text.law([row]), text.tokens([row])), scores)
         self.rows += 1
