@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import hedgelab as hl
 from hedgelab.trace import open_trace
 from tests.sizes import few
+from tests.strategies_live import joint
 from tests.strategies_recording import WORDS, tiny_checkpoint, tiny_head, tiny_prompts
 from traces.__main__ import app
 from traces.collect import collect, jobs_of
@@ -18,6 +19,7 @@ from traces.decode import DecodeError, Decoder
 from traces.drafters.base import FlatDrafter, Logits
 from traces.live.policy import Schedule, Setting
 from traces.live.recording import Recorder
+from traces.sampling import process
 from traces.targets import load_target
 from traces.texts import Texts
 
@@ -343,3 +345,76 @@ def test_command(home, tmp_path):
     wrong = CliRunner().invoke(app, ["decode", *where, "--prompt", "w3", "--policy", "nobody"])
     assert wrong.exit_code == 1
     assert "nobody" in wrong.stderr
+
+
+# ------------------------------------------------------------------ the law of sampled text
+
+
+FEW = {"temperature": 0.9, "top_k": 2}
+
+
+def text_law(decoder, job, length):
+    """{text: probability} of the first tokens of plain sampling, each prefix read anew."""
+    found = {(): 1.0}
+    for _ in range(length):
+        longer = {}
+        for text, chance in found.items():
+            if text and text[-1] in decoder.target.eos:
+                longer[text] = chance
+                continue
+            ids = torch.tensor([[*job.ids, *text]])
+            logits = decoder.target.known(decoder.target.model(input_ids=ids).logits[:, -1])
+            probs = process(logits, decoder.config.processing).probs[0].double()
+            for v in probs.nonzero()[:, 0].tolist():
+                longer[(*text, v)] = chance * float(probs[v] / probs.sum())
+        found = longer
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["exit", "deep", "small", "itself", "static", "lookup", "nodes", "sequences", "medusa"]
+)
+def test_sampled_text_has_the_law_of_the_target(home, name):
+    """Every outcome of every coin, through the decoder itself: the law of texts of three tokens is p's."""
+    decoder = decoder_of(home, (FEW, {"temperature": 1.0, "top_k": 2}), k=2, max_new_tokens=3)
+    job = jobs(decoder, 1)[0]
+    law = joint(lambda chance: tuple(decoder.run([job], name, Setting(2), chance=lambda _: chance).texts[0].tokens))
+    exact = text_law(decoder, job, 3)
+    assert law.keys() == exact.keys()
+    assert len(exact) > 4
+    for text, probability in exact.items():
+        assert law[text] == pytest.approx(probability, abs=2e-6)  # of float32 laws
+
+
+@pytest.mark.parametrize(("policy", "seed"), [("hedge", 1), ("metasd-onpath", 2), ("exp3spec", 3)])
+def test_sampled_text_under_policies(home, policy, seed):
+    """The same with learners, whose picks follow what was committed, and MetaSD's what was drafted off the path."""
+    pool = [entry for entry in POOL if entry["name"] in ("small", "deep", "sequences", "lookup")]
+    decoder = decoder_of(home, (FEW, {"temperature": 1.0, "top_k": 2}), pool, k=2, max_new_tokens=4)
+    job = jobs(decoder, 1)[0]
+    setting = Setting(2, seed=seed)
+    law = joint(lambda chance: tuple(decoder.run([job], policy, setting, chance=lambda _: chance).texts[0].tokens))
+    exact = text_law(decoder, job, 4)
+    assert law.keys() == exact.keys()
+    for text, probability in exact.items():
+        assert law[text] == pytest.approx(probability, abs=4e-6)
+
+
+def test_sampled_rounds_are_those_of_replay(home, tmp_path):
+    """Live MAT lies where replays of the same texts with other coins put it.
+
+    The live rounds are one draw of coins; replicates of the replay give that draw's mean and spread. A false alarm has
+    a probability of 6e-5 for each policy (4 standard deviations of a sum over some 60 texts).
+    """
+    decoder = decoder_of(home, SOFT, [entry for entry in POOL if entry["name"] in ("small", "deep", "ngram")])
+    many = [dataclasses.replace(job, sequence_id=i) for i, job in enumerate(jobs(decoder) * 8)]
+    for policy in ("hedge", "exp3spec", "small"):
+        document = document_of(home, SOFT, [])
+        with Recorder(tmp_path / policy, decoder, many, document, "cpu") as recorder:
+            run = decoder.run(many, policy, Setting(4, seed=7), batch=16, keep=True, ended=recorder.write)
+            recorder.finish(run)
+        trace = open_trace(tmp_path / policy)
+        learner = hl.learner("fixed", drafter="small") if policy == "small" else policy
+        rounds = np.array([hl.replay(trace, learner, k=4, replicate=1 + i).rounds for i in range(60)])
+        live = sum(len(text.picks) for text in run.texts if text.rows)
+        assert abs(live - rounds.mean()) < 4 * rounds.std(ddof=1) * (1 + 1 / 60) ** 0.5

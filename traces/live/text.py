@@ -232,6 +232,7 @@ class Unit:
         self._scorer = Scorer(target, list(members.values()), k, _sound, clock)
         self._flat = all(isinstance(drafter, FlatDrafter) for drafter in members.values())
         self._begun = self._open = False
+        self._skipped = False  # whether the rounds that the scorer follows have missed a row
 
     def found(self, i: int, text: Text, ahead: States) -> tuple[Prefix, Logits | Proposal | Trees]:
         """Return what drafter i says at the next round's first row, and the prefix there: all before have been read.
@@ -242,7 +243,7 @@ class Unit:
         prefix = text.prefix([self.rows], ahead)
         self._begin(text)
         if not self._open:
-            self._scorer.open(prefix, f"row {self.rows}")
+            self._enter(text, prefix)
             self._open = True
         return prefix, self._scorer.found(self.members[i])
 
@@ -258,7 +259,7 @@ class Unit:
             self._block(text, min(since, upto), None)
             self._block(text, upto, scores)
         while self.rows < upto:
-            self._scorer.open(text.prefix([self.rows]), f"row {self.rows}")
+            self._enter(text, text.prefix([self.rows]))
             self._close(text, scores if self.rows >= since else None)
 
     def _begin(self, text: Text) -> None:
@@ -267,6 +268,16 @@ class Unit:
             self._scorer.begin(1)
             for drafter in self.members.values():
                 drafter.begin(text.prompt, text.capacity, text.states)
+
+    def _enter(self, text: Text, prefix: Prefix) -> None:
+        """Begin the next row. Behind rows that were not scored, only rounds that begin from here on are followed."""
+        if self._skipped:
+            self._scorer.begin(1)
+            for drafter in self.members.values():
+                if isinstance(drafter, Reading):
+                    drafter.begin(text.prompt, text.capacity, text.states)
+            self._skipped = False
+        self._scorer.open(prefix, f"row {self.rows}")
 
     def _block(self, text: Text, upto: int, scores: Scores | None) -> None:
         """Make the calls of all rows before `upto` in one pass."""
@@ -288,6 +299,7 @@ class Unit:
         if scores is None:
             for drafter in self._bases:  # whose calls keep them up with the text
                 self._scorer.found(drafter)
+            self._skipped = True
         else:
             self._put(row, self._scorer.close(text.law([row]), text.tokens([row])), scores)
         self.rows += 1
