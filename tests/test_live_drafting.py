@@ -35,9 +35,10 @@ from traces.kv import Stepper
 from traces.live.draft import LARGEST, draft, prepare, room
 from traces.sampling import OneHot, process
 from traces.targets import load_target
+from traces.verify import Verifier
 
 K = 4
-PAIRS = [(0.7, 2), (1.0, 3)]  # temperature and top-k: few enough outcomes to try them all
+PAIRS = [(0.7, 2, K), (1.0, 3, 3)]  # temperature, top-k and k: few enough outcomes to try them all
 GREEDY, SOFT = {"temperature": 0.0}, {"temperature": 1.0}
 
 LAWS = [
@@ -122,7 +123,7 @@ class Text:
         before = [self.states[layer][:, -1] for layer in range(4)]
         for end in range(width + 1, len(tokens) + 1):
             stepper.step(self.tokens[:, end - 1])
-            self.prefixes[end] = prefix_of(self.tokens[:, :end], stepper.hidden, before)
+            self.prefixes[end] = Prefix(self.tokens[:, :end], stepper.hidden, before)
             before = stepper.hidden
 
     def calls(self, drafter, capacity=40):
@@ -131,10 +132,6 @@ class Text:
         drafter.begin(self.tokens[:, : self.width], capacity, self.states)
         for end, prefix in self.prefixes.items():
             yield end, called(drafter, prefix)
-
-
-def prefix_of(tokens, hidden, before):
-    return Prefix(tokens, hidden, before)
 
 
 def called(drafter, prefix):
@@ -423,17 +420,17 @@ def as_nodes(one):
     return sorted(drawn_at, key=lambda pair: len(pair[0]))
 
 
-@pytest.mark.parametrize("processing", PAIRS)
+@pytest.mark.parametrize(("temperature", "top_k", "k"), PAIRS)
 @pytest.mark.parametrize("name", NAMES)
-def test_chains_are_drawn_from_the_recorders_laws(home, target, name, processing):
+def test_chains_are_drawn_from_the_recorders_laws(home, target, name, temperature, top_k, k):
     def run_of(one):
         assert all(len(children) <= 1 for children in one.candidates)
         nodes = lists_of(one.trees)[0]
         assert [parent for _, parent in nodes] == list(range(-1, len(nodes) - 1))
-        assert len(nodes) == (3 if name == "ahead" else K)  # there are three heads
+        assert len(nodes) == (3 if name == "ahead" else k)  # there are three heads
         return as_nodes(one)
 
-    drawn(home, target, name, K, processing, (), run_of)
+    drawn(home, target, name, k, (temperature, top_k), (), run_of)
 
 
 @pytest.mark.parametrize("form", ["sequences", "nodes"])
@@ -566,3 +563,18 @@ def test_drafters_on_the_targets_layers_ask_for_them(home, target, name):
     at(drafter, text, 4)
     with pytest.raises(DrafterError, match=f"{name}.*the target's layers"):
         drafter.branches(text.prefixes[4], None)
+
+
+@pytest.mark.parametrize("name", ["exit", "cut", "tree-exit", "tree-cut"])
+def test_the_verifiers_own_layers_draft_the_same(home, target, name):
+    """Read over the verifier's cache, between its passes, or by reading the whole text for each node."""
+    tokens, width = [3, 9, 12, 5, 7, 20, 31], 3
+    text, drafter = Text(target, tokens, width), made(home, target, name, processing=(0.0, 0))
+    prepare([drafter], K)
+    verifier = Verifier(target.model, 30)
+    verifier.begin(text.tokens[:, :width], 40)
+    for end, found in text.calls(drafter):
+        each = [verifier.layers(0, tokens[end - 1]), WholeLayers(target, tokens[:end])]
+        one, other = (draft(drafter, found, text.prefixes[end], K, Drawn(), 0, layers) for layers in each)
+        assert lists_of(one.trees) == lists_of(other.trees)
+        verifier.step(text.tokens[:, end - 1])

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -38,11 +37,9 @@ from traces.drafters.base import (
 )
 from traces.drafters.several import Several
 from traces.drafters.tree import StaticTree
+from traces.live.chance import Chance
 from traces.sampling import Law, OneHot, faults, process, top_ids
 from traces.trees import ROOT
-
-if TYPE_CHECKING:
-    from traces.live.chance import Chance
 
 __all__ = ["LARGEST", "Draft", "draft", "most_tokens", "prepare", "room"]
 
