@@ -42,8 +42,7 @@ __all__ = ["Contender", "contenders", "markdown", "measure", "predicted"]
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "data" / "decode.json"
 TRACE = "t06"
-FULL = ("normalhedge", "hedge")
-SCHEDULES = ("every", "every=4", "turns=2", "random=2", "likely=2", "never")
+FULL = {"normalhedge": ("every", "every=4", "turns=2", "random=2", "likely=2"), "hedge": ("every", "every=4")}
 BANDITS = {"UCBSpec": "ucbspec", "EXP3Spec": "exp3spec", "MetaSD (BE)": "metasd", "MetaSD (BD)": "metasd-onpath"}
 LENGTHS = (2, 5)  # draft lengths to choose from
 
@@ -66,12 +65,9 @@ def contenders(drafters: Sequence[str]) -> list[Contender]:
     """Return all contenders over a pool."""
     found = [Contender(AUTOREGRESSIVE, AUTOREGRESSIVE), *(Contender(name, name) for name in drafters)]
     found += [Contender("router", "router"), *(Contender(name, learner) for name, learner in BANDITS.items())]
-    for learner in FULL:
-        found += [
-            Contender(f"{learner}, {schedule}", learner, schedule) for schedule in SCHEDULES if schedule != "never"
-        ]
-    found += [Contender(f"{learner}, every=4, carried over", learner, "every=4", True) for learner in FULL]
-    return found
+    for learner, schedules in FULL.items():
+        found += [Contender(f"{learner}, {schedule}", learner, schedule) for schedule in schedules]
+    return [*found, Contender("normalhedge, every=4, carried over", "normalhedge", "every=4", True)]
 
 
 def _decoder(pool: Path, tokens: int, k: int, prompts: dict[str, Any]) -> Decoder:
@@ -86,13 +82,17 @@ def measure(
     out: Path,
     *,
     prompts: int = 2,
-    tokens: int = 64,
-    tuning: Sequence[str] = ("python", "biology", "sql"),
+    tokens: int = 40,
+    tuning: Sequence[str] = ("python", "sql"),
     names: Sequence[str] | None = None,
+    part: tuple[int, int] = (0, 1),
     domains: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure, writing `out` after every text; what it holds already is not measured again."""
+    """Measure, writing `out` after every text; what it holds already is not measured again.
+
+    part : (i, n), of n parts of the prompts the i-th one, for n processes side by side
+    """
     torch.set_num_threads(1)
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"tuning": [], "texts": []}
     heldout = {"split": "heldout", "count": 20 + prompts, "domains": list(domains)}
@@ -108,7 +108,7 @@ def measure(
     lengths = chosen_lengths(found)
     seen = set(trace.prompt_ids.tolist())
     jobs = [job for job in jobs_of(decoder.config, decoder.target)[0] if job.prompt.id not in seen]
-    order = _interleaved(jobs)
+    order = _interleaved(jobs)[part[0] :: part[1]]
     rng = np.random.default_rng(0)
     carried = {each.name: _Carried(decoder, each, lengths, router) for each in listed}
     for number, job in enumerate(order):
@@ -296,13 +296,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pool", type=Path, default=ROOT / "traces/data/pool")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--prompts", type=int, default=2, help="held-out prompts a domain")
-    parser.add_argument("--tokens", type=int, default=64, help="most tokens of a text")
+    parser.add_argument("--tokens", type=int, default=40, help="most tokens of a text")
     parser.add_argument("--only", action="append", help="a contender; repeat for more")
+    parser.add_argument("--part", default="0/1", help="i/n: of n parts of the prompts the i-th one")
+    parser.add_argument("--merge", type=Path, action="append", help="instead of measuring, join parts into --out")
     parser.add_argument("--markdown", action="store_true", help="print the tables of --out")
     asked = parser.parse_args(arguments)
-    if not asked.markdown:
-        begin = time.process_time()
-        measure(asked.pool, asked.out, prompts=asked.prompts, tokens=asked.tokens, names=asked.only)
+    if asked.merge:
+        parts = [json.loads(file.read_text()) for file in asked.merge]
+        found = parts[0] | {"texts": [text for part in parts for text in part["texts"]]}
+        write_atomically(asked.out, (json.dumps(found, indent=1) + "\n").encode())
+    elif not asked.markdown:
+        begin, (one, of) = time.process_time(), map(int, asked.part.split("/"))
+        options = {"prompts": asked.prompts, "tokens": asked.tokens, "names": asked.only, "part": (one, of)}
+        measure(asked.pool, asked.out, **options)
         print(f"{time.process_time() - begin:.0f} CPU-seconds, in {asked.out}")
     print(markdown(json.loads(asked.out.read_text())), end="")
 

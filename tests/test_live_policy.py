@@ -474,14 +474,15 @@ def test_probabilities_of_the_dead_go_to_the_others():
     assert len(shown) == 6
 
 
-def test_a_drafter_that_dies_keeps_what_it_was_scored():
+@pytest.mark.parametrize("filler", [np.nan, 0.5])
+def test_a_drafter_that_dies_keeps_what_it_was_scored(filler):
     trace = random_trace(np.random.default_rng(0), drafters=3, lengths=[12], deep=False)
     policy, shown = drifting()
 
     def alive(s, row):
         return np.array([True, row < 5, True])
 
-    (play,), dues = drive(trace, Policy(policy, trace.drafters, Setting(2)), alive=alive)
+    (play,), dues = drive(trace, Policy(policy, trace.drafters, Setting(2)), filler, alive)
     ends = [*(played.row for played in play.rounds[1:]), 12]
     scored = max(end for end, due in zip(ends, dues, strict=True) if 1 in due)
     losses = hl.feedback.losses(trace, k=2)[:11]

@@ -291,6 +291,26 @@ class Rounds:
         self._position = self._position + 1
         return self._own
 
+    @torch.inference_mode()
+    def read(self, tokens: Tensor, states: Sequence[Tensor]) -> Tensor:
+        """Read tokens (B, C) in one pass with the target's states (B, C, H); return the outputs (B, C, H) of `step`.
+
+        For k = 1 alone: no round of an earlier token is followed.
+        """
+        head, now, count = self._head, self._column, tokens.shape[1]
+        if self._k != 1:
+            raise ValueError(f"a pass over {count} tokens follows one round each, not {self._k}")
+        column = torch.arange(count, device=head.rows.device)
+        self._real[:, now : now + count] = True
+        self._column += count
+        self._keys.aim(self._text + now + column, now + count)
+        shared = torch.arange(now + count, device=head.rows.device) <= now + column[:, None]
+        visible = F.pad(shared & self._real[:, None, : now + count], (self._text, 0))
+        inputs = head.inputs(tokens.to(head.rows.device), head.feature(states))
+        outputs = head.attend(inputs, self._position[:, None] + column, visible, self._keys)
+        self._own, self._position = outputs[:, -1:], self._position + count
+        return outputs
+
     def branches(self) -> Branches:
         """Return a draft tree's root at the latest token. What grows there changes nothing of the rounds.
 

@@ -167,6 +167,7 @@ class Stepper:
         """Return the column behind a text's last token."""
         return self._length
 
+    @torch.inference_mode()
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows, in this order."""
         rows = rows.to(self._model.device)

@@ -20,6 +20,7 @@ from transformers.cache_utils import DynamicLayer
 
 __all__ = [
     "FINAL_NORMS",
+    "MOVED_ON",
     "Behind",
     "FirstLayers",
     "Levels",
@@ -34,6 +35,8 @@ __all__ = [
 ]
 
 FINAL_NORMS = ("norm", "ln_f", "final_layernorm", "final_layer_norm")  # where architectures keep their last norm
+
+MOVED_ON = "the text has moved on since these levels were begun; begin new ones"
 
 
 class VerifyError(ValueError):
@@ -209,13 +212,14 @@ class Levels:
     def _check(self, parent: Tensor, count: int) -> None:
         behind, above = self._behind, len(self._lineage)
         if behind.moved_on():
-            raise VerifyError("the text has moved on since these levels were begun; begin new ones")
+            raise VerifyError(MOVED_ON)
         if count == 0 or len(parent) != count or not 0 <= int(parent.min()) <= int(parent.max()) < above:
             raise VerifyError(f"{count} nodes behind nodes {parent.tolist()}; the level before has {above}")
         if len(self._parents) + count > behind.room:
             raise VerifyError(f"a tree of {len(self._parents) + count} nodes; room was made for {behind.room}")
         check_context(behind.position + self._depth, behind.context)
 
+    @torch.inference_mode()
     def accept(self, nodes: Sequence[int]) -> None:
         """Make a path part of the text: nodes numbered in the order in which they were read, from the text downwards.
 

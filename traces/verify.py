@@ -19,6 +19,7 @@ from transformers import Cache
 
 from traces.kv import Stepper
 from traces.levels import (
+    MOVED_ON,
     FirstLayers,
     Levels,
     PlacedLayer,
@@ -145,8 +146,11 @@ class Verifier(Stepper):
         until texts are read, kept or begun.
         """
         self._check_settled()
+        now = self._moves
 
         def levels(layer: int) -> Levels:
+            if self._moves != now:
+                raise VerifyError(MOVED_ON)
             if layer not in self._cut:
                 self._cut[layer] = cut_short(self._model, layer)
             return self._levels(text, self._cut[layer], layer, "last_hidden_state")

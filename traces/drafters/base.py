@@ -18,10 +18,11 @@ token that it is asked to draft; a `Reading` gets it afterwards, with the target
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -51,8 +52,10 @@ __all__ = [
     "TreeDrafter",
     "Trees",
     "chain_or_one_hot",
+    "fresh_set",
     "layers_for",
     "pad_left",
+    "unread",
 ]
 
 States: TypeAlias = Mapping[int, Tensor]  # layer -> the target's hidden states (B, P, H) at the prompts
@@ -152,6 +155,13 @@ class Drafter(ABC):
     def keep(self, rows: Tensor) -> None:  # noqa: B027
         """Go on with these rows (int64 indices into the present batch), in this order."""
 
+    def fresh(self) -> Self:
+        """Return the same drafter for other texts, to `begin` with: weights and indices are shared, texts are not.
+
+        As it stands this is right for kinds whose `begin` makes anew whatever a batch changes; the others renew it.
+        """
+        return copy.copy(self)
+
     def prepare(self, nodes: int, rounds: int | None = None) -> None:  # noqa: B027
         """Make room for `branches` of so many nodes. Called before `begin` by whoever drafts live, never by a recorder.
 
@@ -165,6 +175,17 @@ class FlatDrafter(Drafter):
     @abstractmethod
     def logits(self, prefix: Prefix) -> Logits:
         """Return the logits of the next token."""
+
+    def block(self, prefix: Prefix, count: int) -> Logits:
+        """Return the logits (C, W) behind each of the last `count` tokens of one text, none of which it has read yet.
+
+        The same as C calls of `logits` return, and leave behind; kinds that read with a network make one pass of them.
+        """
+        unread(self, prefix, count)
+        end, found = prefix.tokens.shape[1] - count, []
+        for place in range(count):
+            found.append(self.logits(Prefix(prefix.tokens[:, : end + place + 1], _At(prefix.hidden, place))))
+        return Logits(torch.cat([each.values for each in found]), found[0].ids, found[0].index)
 
     def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
         """Return a draft tree's root behind the prefix (B = 1) of the latest `logits`.
@@ -251,6 +272,48 @@ class Reading(Drafter):
 def chain_or_one_hot(processing: Processing) -> str:
     """Return the acceptance rule of a draft that is drawn from a processed law: one_hot if that is the argmax."""
     return "one_hot" if processing.temperature == 0 else "chain"
+
+
+def fresh_set(drafters: Sequence[Drafter]) -> list[Drafter]:
+    """Return the same drafters for other texts, see `Drafter.fresh`; readings read the fresh ones."""
+    made: dict[int, Drafter] = {}
+
+    def fresh(drafter: Drafter) -> Drafter:
+        if id(drafter) not in made:
+            found = made[id(drafter)] = drafter.fresh()
+            if isinstance(drafter, Reading) and isinstance(found, Reading):
+                over = fresh(drafter.over)
+                assert isinstance(over, FlatDrafter | DeepLaws)
+                found.over = over
+        return made[id(drafter)]
+
+    return [fresh(drafter) for drafter in drafters]
+
+
+def unread(drafter: Drafter, prefix: Prefix, count: int) -> Tensor:
+    """Return the last `count` tokens (1, C) of one text; DrafterError unless it is one and has as many."""
+    texts, length = prefix.tokens.shape
+    if texts != 1 or not 1 <= count <= length:
+        raise DrafterError(
+            f"drafter {drafter.name!r}: block of {count} tokens of {texts} texts of {length}; allowed: some of one text"
+        )
+    return prefix.tokens[:, length - count :]
+
+
+class _At(Mapping[int, Tensor]):
+    """Of hidden states (C, H) by layer those (1, H) at one place, looked up when asked for."""
+
+    def __init__(self, states: ByLayer, place: int) -> None:
+        self._states, self._place = states, place
+
+    def __getitem__(self, layer: int) -> Tensor:
+        return self._states[layer][self._place : self._place + 1]
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._states if isinstance(self._states, Mapping) else range(len(self._states)))
 
 
 def layers_for(drafter: Drafter, layers: Layers | None) -> Layers:

@@ -10,9 +10,10 @@ Source: Li et al. 2024, "EAGLE-2: faster inference of language models with dynam
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -75,6 +76,11 @@ class DynamicTree(TreeDrafter):
     def keep(self, rows: Tensor) -> None:
         self._source.keep(rows)
 
+    def fresh(self) -> Self:
+        found = super().fresh()
+        found._source = self._source.fresh()
+        return found
+
     def trees(self, prefix: Prefix) -> Trees:
         outputs = self._source.step(prefix.tokens[:, -1], taps_of(prefix.before, self.taps))
 
@@ -95,6 +101,9 @@ class _Source(Protocol):
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows, in this order."""
 
+    def fresh(self) -> _Source:
+        """Return the same head for other texts."""
+
     def step(self, token: Tensor, states: list[Tensor]) -> Expand:
         """Read a token (B,), with the states (B, H) at the one before it.
 
@@ -114,6 +123,11 @@ class _OwnFeatures:
     def keep(self, rows: Tensor) -> None:
         self._rounds.keep(rows)
 
+    def fresh(self) -> _OwnFeatures:
+        found = copy.copy(self)
+        found._rounds = copy.copy(self._rounds)
+        return found
+
     def step(self, token: Tensor, states: list[Tensor]) -> Expand:
         self._rounds.step(token, states)
         branches, ids = self._rounds.branches(), self._head.ids
@@ -131,6 +145,9 @@ class _Independent:
 
     def keep(self, rows: Tensor) -> None:
         """Nothing is kept of a text."""
+
+    def fresh(self) -> _Independent:
+        return self
 
     @torch.inference_mode()
     def step(self, token: Tensor, states: list[Tensor]) -> Expand:

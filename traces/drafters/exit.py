@@ -13,12 +13,11 @@ from torch import Tensor
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between
-from traces.drafters.base import Branches, DrafterError, FlatDrafter, Layers, Logits, Prefix, layers_for
+from traces.drafters.base import Branches, DrafterError, FlatDrafter, Layers, Logits, Prefix, layers_for, unread
+from traces.levels import FINAL_NORMS
 from traces.targets import Target
 
 __all__ = ["EarlyExit", "Options"]
-
-_NORMS = ("norm", "ln_f", "final_layernorm", "final_layer_norm")  # where architectures keep their last norm
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,10 @@ class EarlyExit(FlatDrafter):
     def logits(self, prefix: Prefix) -> Logits:
         return self.behind(prefix.hidden[self.layer])
 
+    def block(self, prefix: Prefix, count: int) -> Logits:
+        unread(self, prefix, count)
+        return self.behind(prefix.hidden[self.layer])
+
     def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
         return _Branches(self, layers_for(self, layers))
 
@@ -74,7 +77,7 @@ class _Branches:
 
 def _final_norm(target: Target) -> Any:
     body = target.model.base_model
-    for name in _NORMS:
+    for name in FINAL_NORMS:
         if hasattr(body, name):
             return getattr(body, name)
-    raise DrafterError(f"{target.info.name!r}: no final norm found among {', '.join(_NORMS)}; early exits need it")
+    raise DrafterError(f"{target.info.name!r}: no final norm found among {', '.join(FINAL_NORMS)}; early exits need it")

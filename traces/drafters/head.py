@@ -6,8 +6,10 @@ d is that of a round which drafted the text's last d tokens, whether or not it c
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from torch import Tensor
 
@@ -55,6 +57,11 @@ class TrainedHead(DeepLaws):
     def logits(self, prefix: Prefix) -> Logits:
         outputs = self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.before, self.taps))
         return self.behind(outputs)
+
+    def fresh(self) -> Self:
+        found = super().fresh()
+        found._rounds = copy.copy(self._rounds)
+        return found
 
     def prepare(self, nodes: int, rounds: int | None = None) -> None:
         self._rounds = Rounds(self._head, rounds or self.k, nodes)

@@ -17,11 +17,12 @@ No match and no continuation reaches across a text's end.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
@@ -268,6 +269,11 @@ class Retrieval(TreeDrafter):
     def keep(self, rows: Tensor) -> None:
         self.index.keep(rows)
 
+    def fresh(self) -> Self:
+        found = super().fresh()
+        found.index = copy.copy(self.index)
+        return found
+
     def trees(self, prefix: Prefix) -> Trees:
         drafts = [self.index.tree(text, self.k, self.options.nodes) for text in self.index.follow(prefix)]
         filled = torch.full((2, len(drafts), self.options.nodes), PAD, dtype=torch.int64)
@@ -298,6 +304,11 @@ class RetrievalChain(FlatDrafter):
 
     def keep(self, rows: Tensor) -> None:
         self.index.keep(rows)
+
+    def fresh(self) -> Self:
+        found = super().fresh()
+        found.index = copy.copy(self.index)
+        return found
 
     def logits(self, prefix: Prefix) -> Logits:
         return self.behind(self.index.follow(prefix))

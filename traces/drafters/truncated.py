@@ -6,14 +6,16 @@ with most of the target's layers it is a model of high acceptance, not a way to 
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from torch import Tensor
 
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
-from traces.drafters.base import PAD, Branches, FlatDrafter, Layers, Logits, Prefix, States, layers_for
+from traces.drafters.base import PAD, Branches, FlatDrafter, Layers, Logits, Prefix, States, layers_for, unread
 from traces.drafters.head import card_details, open_head
 from traces.heads import Rounds, taps_of
 from traces.sampling import index_of
@@ -55,6 +57,15 @@ class Truncated(FlatDrafter):
     def logits(self, prefix: Prefix) -> Logits:
         outputs = self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.hidden, self.taps))
         return self.behind(outputs[:, 0])
+
+    def block(self, prefix: Prefix, count: int) -> Logits:
+        states = [state[None] for state in taps_of(prefix.hidden, self.taps)]
+        return self.behind(self._rounds.read(unread(self, prefix, count), states)[0])
+
+    def fresh(self) -> Self:
+        found = super().fresh()
+        found._rounds = copy.copy(self._rounds)
+        return found
 
     def prepare(self, nodes: int, rounds: int | None = None) -> None:
         self._rounds = Rounds(self._head, 1, nodes)
