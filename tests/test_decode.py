@@ -418,3 +418,24 @@ def test_sampled_rounds_are_those_of_replay(home, tmp_path):
         rounds = np.array([hl.replay(trace, learner, k=4, replicate=1 + i).rounds for i in range(60)])
         live = sum(len(text.picks) for text in run.texts if text.rows)
         assert abs(live - rounds.mean()) < 4 * rounds.std(ddof=1) * (1 + 1 / 60) ** 0.5
+
+
+def test_interruption_leaves_a_readable_trace(home, tmp_path):
+    """What was written before Ctrl-C is a trace: not complete, and every text whole."""
+    decoder = decoder_of(home, SOFT)
+    document = document_of(home, SOFT, POOL)
+
+    def interrupt(texts):
+        recorder.write(texts)
+        if recorder.written == 2:
+            raise KeyboardInterrupt
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Recorder(tmp_path / "live", decoder, jobs(decoder), document, "cpu") as recorder,
+    ):
+        decoder.run(jobs(decoder), "hedge", Setting(3), batch=2, keep=True, ended=interrupt)
+    trace = open_trace(tmp_path / "live")
+    assert trace.sequences == 4
+    assert not trace.manifest.complete
+    assert [problem for problem in trace.check() if "complete" not in problem] == []
