@@ -320,6 +320,28 @@ def test_certain_drafts_are_those_recorded(home, target, tmp_path):
     assert all(max(seen[f"tree-{name}"]) >= 2 for name in OVER), seen
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_trees_nodes_are_the_recorders_ranks(home, target, name):
+    """Off the path, too: every node holds the token of its rank in the law behind its parent."""
+    shape = [[0], [1], [2], [0, 1], [1, 0], [2, 0], [2, 2], [0, 1, 0], [1, 0, 0], [2, 0, 1], [2, 2, 1]]
+    extra = [{"name": "t", "kind": "tree", "processing": GREEDY, "options": {"over": name, "paths": shape}}]
+    tokens, width = [3, 9, 12, 5, 7, 20], 3
+    text, drafters = Text(target, tokens, width), drafters_of(home, target, "t", extra=extra)
+    prepare(drafters.values(), K)
+    twin, found = Recorder(made(home, target, name), target, tokens, width), at(drafters["t"], text, 6)
+    one = draft(drafters["t"], found, text.prefixes[6], K, Drawn(), 0, WholeLayers(target, tokens))
+    expected = {(): ()}  # path of ranks -> of tokens, where there are so many
+    for path in map(tuple, shape):
+        if path[:-1] in expected:
+            above = expected[path[:-1]]
+            logits = twin.logits(above)
+            best = torch.argsort(logits.values[0], descending=True, stable=True)[path[-1]]
+            if logits.values[0, best] > -math.inf:
+                expected[path] = (*above, int(best if logits.ids is None else logits.ids[best]))
+    assert sorted([(), *paths_of(lists_of(one.trees)[0])]) == sorted(expected.values())
+    assert max(map(len, expected)) == 3
+
+
 # --- drawn drafts --------------------------------------------------------------------------------------------------
 
 
