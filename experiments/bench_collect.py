@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from traces.collect import Batch, Clock, build_drafters, jobs_of
 from traces.config import load_config
-from traces.drafters.base import DeepDrafter, DeepLaws, Drafter, FlatDrafter, Prefix
+from traces.drafters.base import ByLayer, DeepDrafter, DeepLaws, Drafter, FlatDrafter, Prefix
 from traces.drafters.exit import EarlyExit
 from traces.drafters.head import TrainedHead
 from traces.drafters.lookup import Lookup
@@ -52,10 +52,12 @@ class _Bare:
         self.stepper.begin(batch.tokens[:, :read], batch.tokens.shape[1])
         for drafter in drafters:
             drafter.begin(batch.tokens[:, :read], batch.tokens.shape[1], self.stepper.prompt_states)
+        self.before: ByLayer = {tap: self.stepper.prompt_states[tap][:, -1] for tap in taps}
 
     def step(self, tokens: Tensor) -> None:
         self.stepper.step(tokens[:, -1])
-        prefix = Prefix(tokens, self.stepper.hidden)
+        prefix = Prefix(tokens, self.stepper.hidden, self.before)
+        self.before = self.stepper.hidden
         for drafter in self.drafters:
             if isinstance(drafter, FlatDrafter | DeepLaws):
                 drafter.logits(prefix)

@@ -114,7 +114,14 @@ class Text:
     def read(self, step: int, rows: int, hidden: bool) -> Prefix:
         """Return `rows` copies of the text with the token of a step as its last."""
         tokens = self.tokens[:, : self.prefix + step + 1].expand(rows, -1)
-        return Prefix(tokens, tuple(state.expand(rows, -1) for state in self.hidden[step]) if hidden else ())
+        if not hidden:
+            return Prefix(tokens)
+        before = {tap: state.expand(rows, -1) for tap, state in self.before(step).items()}
+        return Prefix(tokens, tuple(state.expand(rows, -1) for state in self.hidden[step]), before)
+
+    def before(self, step: int) -> dict[int, Tensor]:
+        """Return what the target knows (1, H) at the token before that of a step, by tap."""
+        return {tap: self.hidden[step - 1][tap] if step else state[:, -1] for tap, state in self.states.items()}
 
 
 @torch.inference_mode()
@@ -247,7 +254,7 @@ def layers_needed(drafter: FlatDrafter | DeepLaws, text: Text) -> int:
         return 0
     drafter.begin(text.tokens[:, : text.prefix], text.tokens.shape[1], text.states)
     spoilt = _Watched([torch.full_like(state, torch.nan) for state in text.hidden[0]])
-    values = drafter.logits(Prefix(text.tokens[:, : text.prefix + 1], spoilt)).values
+    values = drafter.logits(Prefix(text.tokens[:, : text.prefix + 1], spoilt, text.before(0))).values
     first = values if isinstance(drafter, FlatDrafter) else values[:, 0]
     return max(spoilt.seen, default=0) if bool(torch.isnan(first).any()) else 0
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from hedgelab._jit import kernel
 
-__all__ = ["COIN", "TARGET", "fill", "uniforms"]
+__all__ = ["COIN", "DRAFT", "TARGET", "fill", "uniforms"]
 
 COIN = 0  # stream of the acceptance coins
 TARGET = 1  # stream of the target's own sampling
+DRAFT = 2  # stream of drafts
 
 _LOW = 0xFFFFFFFF
 

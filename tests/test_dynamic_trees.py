@@ -60,7 +60,8 @@ def driven(head, target, texts, width, rounds):
     states = [hidden[tap] for tap in head.taps]
     rounds.begin(tokens[:, :width], tokens.shape[1], [state[:, :width] for state in states], PAD)
     for t in range(width, tokens.shape[1]):
-        yield t, rounds.step(tokens[:, t], [state[:, t] for state in states])
+        read = t - 1 if head.kind == "eagle" else t
+        yield t, rounds.step(tokens[:, t], [state[:, read] for state in states])
 
 
 LEVELS = [  # (parents, tokens) of a tree for each of two texts; the same node may be asked for twice
@@ -106,10 +107,13 @@ def test_trees_change_nothing_of_the_rounds(home, target):
             branches.grow(torch.tensor(parents), torch.tensor(tokens))
 
 
-def test_truncated_heads_grow_no_trees(home, target):
+@torch.inference_mode()
+def test_truncated_heads_grow_no_trees_alone(home, target):
     head, _ = load_head(home / "cut", target)
-    with pytest.raises(HeadError, match="a truncated head grows no branches: its nodes would need the target's"):
-        Rounds(head, 1, nodes=8).branches()
+    rounds = Rounds(head, 1, nodes=8)
+    _ = list(driven(head, target, [[3, 9, 12]], 2, rounds))
+    with pytest.raises(HeadError, match="a truncated head's branches need the target's own layers at their nodes"):
+        rounds.branches().grow(torch.tensor([[0]]), torch.tensor([[5]]))
 
 
 @pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")  # weights do not matter here
@@ -237,5 +241,5 @@ def test_what_is_refused(home, target):
     # the texts of a batch stay what the collector says they are
     drafter = made()
     drafter.begin(pad_left([[3, 4, 5]]), 9, {tap: torch.zeros(1, 3, 32) for tap in TAPS})
-    trees = drafter.trees(Prefix(torch.tensor([[3, 4, 5, 7]]), [torch.zeros(1, 32)] * 4))
+    trees = drafter.trees(Prefix(torch.tensor([[3, 4, 5, 7]]), before=[torch.zeros(1, 32)] * 4))
     assert set(trees.tokens.flatten().tolist()) <= set(IDS)

@@ -244,8 +244,8 @@ def test_the_unroll_of_training_is_the_recorders(home, target, name, sizes, begi
     for t in range(width, width + longest):
         hidden = [torch.full((len(sizes), 32), math.nan)] * (LAST + 1)
         for tap, state in zip(head.taps, states, strict=True):
-            hidden[tap] = state[:, t]
-        found = drafter.logits(Prefix(tokens[:, : t + 1], hidden)).values
+            hidden[tap] = state[:, t - 1]
+        found = drafter.logits(Prefix(tokens[:, : t + 1], before=hidden)).values
         assert found.shape == (len(sizes), card.depth, len(IDS))
         for d in range(min(card.depth, t - width + 1)):
             trained = head.logits(unrolled[d][:, t - begin])
@@ -294,10 +294,10 @@ def test_nothing_stays_on_the_cpu(home, target):
     tokens = pad_left([[3, 4, 5], [6]])  # the collector's texts stay on the CPU
     drafter.begin(tokens, 9, {tap: torch.zeros(2, 3, 32, device="meta") for tap in taps})
     hidden = [torch.zeros(2, 32, device="meta") for _ in range(LAST + 1)]
-    found = drafter.logits(Prefix(tokens, hidden))
+    found = drafter.logits(Prefix(tokens, before=hidden))
     assert (found.values.device.type, found.values.dtype, found.values.shape[:2]) == ("meta", torch.float32, (2, K))
     drafter.keep(torch.tensor([1]))
-    assert len(drafter.logits(Prefix(tokens[1:], [state[1:] for state in hidden])).values) == 1
+    assert len(drafter.logits(Prefix(tokens[1:], before=[state[1:] for state in hidden])).values) == 1
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+_POOL, _LIVE = Path("traces/data/pool"), Path("traces/configs/live.yaml")
+
 app = typer.Typer(help="Record traces: a target writes, all drafters are scored on it.", no_args_is_help=True)
 
 
@@ -208,6 +210,71 @@ def add(
     except _known_errors(OSError) as error:
         _stop(error)
     typer.echo(f"{found.sequences} texts, {found.rows} rows, {len(found.drafters)} drafters, in {out}")
+
+
+@app.command()
+def decode(
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="a learner (`hedgelab learners`), a drafter that then drafts alone, router or autoregressive"
+        ),
+    ] = "normalhedge",
+    prompt: Annotated[list[str] | None, typer.Option(help="what a user says; repeat for more texts")] = None,
+    prompts: Annotated[Path | None, typer.Option(help="file of prompts, as `prompts` writes them")] = None,
+    split: Annotated[str, typer.Option(help="built-in prompts, when no other is given")] = "heldout",
+    domain: Annotated[list[str] | None, typer.Option(help="of the built-in prompts; repeat for more")] = None,
+    count: Annotated[int, typer.Option(min=1, help="prompts a domain")] = 1,
+    pool: Annotated[Path, typer.Option(help="folder of the pool, where the drafters' paths begin")] = _POOL,
+    config: Annotated[Path, typer.Option(help="YAML configuration that lists the drafters")] = _LIVE,
+    parameter: Annotated[list[str] | None, typer.Option("--set", help="a learner's parameter, name=value")] = None,
+    router: Annotated[Path | None, typer.Option(help="a trained router, for policy router")] = None,
+    k: Annotated[int | None, typer.Option(min=1, help="draft length")] = None,
+    temperature: Annotated[float | None, typer.Option(help="of the target; 0 is greedy")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(min=2, help="most tokens of a text")] = None,
+    schedule: Annotated[
+        str, typer.Option(help="when others are evaluated: every, every=4, turns=3, random=3, likely=3, never")
+    ] = "every",
+    objective: Annotated[str, typer.Option(help="length, acceptance or mixture")] = "length",
+    weight: Annotated[float, typer.Option(help="of the acceptance loss in a mixture")] = 0.5,
+    granularity: Annotated[str, typer.Option(help="learn from every token, or round")] = "token",
+    carry_over: Annotated[bool, typer.Option("--carry-over", help="one learner state for all texts")] = False,
+    batch: Annotated[int, typer.Option(min=1, help="texts decoded together")] = 1,
+    seed: Annotated[int | None, typer.Option(min=0, help="of all coins")] = None,
+    record: Annotated[Path | None, typer.Option(help="write a trace of the texts into this new folder")] = None,
+    on_fault: Annotated[str, typer.Option(help="stop at a drafter that fails, or drop it and go on")] = "stop",
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="of the target: float32, bfloat16 or float16")] = "float32",
+) -> None:
+    """Decode texts speculatively: a policy picks the drafter of every round. Text on stdout, what it took on stderr."""
+    from hedgelab.router import RouterError
+    from traces.decode import DecodeError, Decoder
+    from traces.live import command
+
+    source: dict[str, Any] = {"split": split, "domains": domain or [], "count": count}
+    if prompts is not None:
+        source = {"file": str(prompts.resolve()), "count": count}
+    try:
+        settings, document = command.config_of(
+            config, pool, k=k, temperature=temperature, max_new_tokens=max_new_tokens, seed=seed, prompts=source
+        )
+        chosen = command.policy_of(policy, settings, parameter or [], router)
+        how = command.setting_of(
+            settings.k, settings.seed, schedule,
+            objective=objective, weight=weight, granularity=granularity, carry_over=carry_over,
+        )  # fmt: skip
+        decoder = Decoder.open(settings, device=device, dtype=dtype, on_fault=on_fault)
+        jobs = command.prompts_of(decoder, prompt or [])
+        heard = command.Streamer(decoder.target, lambda text: typer.echo(text, nl=False))
+        document["decoded_with"] = {"policy": policy, "set": parameter or [], "schedule": schedule, "batch": batch}
+        found = command.run(
+            decoder, jobs, chosen, how, batch=batch, record=record, document=document, device=device, heard=heard
+        )
+    except KeyboardInterrupt:
+        _interrupted("" if record is None else f"What was recorded is readable: {record}")
+    except _known_errors(DecodeError, RouterError, OSError, ValueError) as error:
+        _stop(error)
+    command.print_run(found, settings.processing.temperature)
 
 
 @app.command()

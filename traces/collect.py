@@ -32,6 +32,7 @@ from hedgelab.storage.recording import TraceWriter
 from traces.config import Config, ConfigError, options_of
 from traces.drafters import KINDS, Surroundings
 from traces.drafters.base import Drafter, Prefix, pad_left
+from traces.endings import Ending
 from traces.kv import Stepper
 from traces.prompts import DOMAINS, SWITCHING, Prompt, built_in, read, switching
 from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin
@@ -48,7 +49,9 @@ __all__ = [
     "build_drafters",
     "collect",
     "context_of",
+    "facts_of",
     "jobs_of",
+    "manifest_of",
     "record",
     "versions",
 ]
@@ -169,7 +172,7 @@ def collect(
         raise CollectError("hidden states are kept of texts of one turn only; these prompts are conversations")
     if config.logits > target.vocabulary:
         raise ConfigError(f"logits: is {config.logits}; {target.info.name!r} has a vocabulary of {target.vocabulary}")
-    manifest = _manifest(config, document, target, drafters, domains, jobs, device)
+    manifest = manifest_of(config, document, target, drafters, domains, jobs, device)
     clock = Clock(device=target.device)
     summary = Summary()
     with TraceWriter(out, manifest, resume=resume) as writer:
@@ -358,7 +361,9 @@ class Batch:
         self.ended = [""] * texts
         self.faulty: dict[int, str] = {}
         self.generated: list[list[int]] = [[] for _ in jobs]
-        self._grams: list[set[tuple[int, ...]]] = [set() for _ in jobs]
+        self._endings = [
+            Ending(len(job.ids), target.eos, config.max_new_tokens, self.context, config.loop) for job in jobs
+        ]
         self.columns: dict[str, np.ndarray] = {
             "target_logprob": np.zeros((texts, rows), np.float32),
             "target_entropy": np.zeros((texts, rows), np.float32),
@@ -404,10 +409,9 @@ class Batch:
         coins = [uniforms(config.seed, TARGET, job.sequence_id, 0, config.max_new_tokens) for job in jobs]
         self.coins = torch.from_numpy(np.stack(coins))
         self.scorer.begin(len(jobs))
-        taps = {tap for drafter in self.drafters for tap in drafter.taps}
-        taps |= set(self.states.taps if self.states else ())
-        hidden = self.states is not None or any(d.needs_hidden for d in self.drafters)
-        self.stepper = Stepper(self.target.model, hidden, taps)
+        hidden = self.states is not None or any(drafter.needs_hidden for drafter in self.drafters)
+        self.taps = sorted({tap for drafter in self.drafters for tap in drafter.taps})
+        self.stepper = Stepper(self.target.model, hidden, {*self.taps, *(self.states.taps if self.states else ())})
         with clock.time("prefill: target"):
             logits = self.target.known(self.stepper.begin(prompts, capacity))
         for drafter in self.drafters:
@@ -415,6 +419,8 @@ class Batch:
                 drafter.begin(prompts, capacity, self.stepper.prompt_states)
         if self.states:
             self.states.begin(prompts, self.stepper.prompt_states, logits)
+        # the target's states at the latest token that it has read, layer -> (B, H)
+        self.before = {tap: self.stepper.prompt_states[tap][:, -1].clone() for tap in self.taps}
         self.stepper.prompt_states = {}  # large, and not needed again
         self._sound(logits, self.target.info.name, "the first token")
         self._grow(self.next(logits, 0)[1].cpu())
@@ -424,7 +430,8 @@ class Batch:
         place, name = f"row {t}", self.target.info.name
         with self.clock.time("forward: target"):
             logits = self.target.known(self.stepper.step(self.tokens[:, self.filled - 1]))
-        prefix = Prefix(self.tokens[:, : self.filled], self.stepper.hidden)
+        prefix = Prefix(self.tokens[:, : self.filled], self.stepper.hidden, self.before)
+        self.before = {tap: self.stepper.hidden[tap] for tap in self.taps}
         if self.states:
             self.states.row(self.active, self.stepper.hidden, logits)
         self._sound(logits, name, place)
@@ -486,22 +493,7 @@ class Batch:
 
     def ends(self, s: int, token: int) -> bool:
         """Return whether text s ends with its latest token; if so note its rows and why."""
-        text, n = self.generated[s], self.config.loop
-        rows = len(text) - 1
-        if n and len(text) >= n:
-            gram = tuple(text[-n:])
-            if gram in self._grams[s]:
-                # The repeated rows stay. Cutting where they begin would look n tokens ahead: the text would
-                # no longer be a sample of p, and drafters that copy would seem worse than they are.
-                self.length[s], self.ended[s] = rows, "loop"
-                return True
-            self._grams[s].add(gram)
-        if token in self.target.eos:
-            self.length[s], self.ended[s] = rows, "eos"
-        elif len(text) == self.config.max_new_tokens:
-            self.length[s], self.ended[s] = rows, "length"
-        elif len(self.jobs[s].ids) + len(text) == self.context:
-            self.length[s], self.ended[s] = rows, "context"
+        self.length[s], self.ended[s] = len(self.generated[s]) - 1, self._endings[s].after(self.generated[s])
         return bool(self.ended[s])
 
     def _keep(self, staying: list[int]) -> None:
@@ -515,6 +507,7 @@ class Batch:
         self.tokens, self.coins = self.tokens[rows], self.coins[rows]
         if order:
             self.stepper.keep(rows)
+            self.before = {tap: state[rows.to(state.device)] for tap, state in self.before.items()}
             self.scorer.keep(rows)
             for drafter in self.drafters:
                 drafter.keep(rows)
@@ -528,25 +521,36 @@ class Batch:
             else values[:0].reshape(0, *values.shape[2:])
             for name, values in self.columns.items()
         }
-        jobs = [self.jobs[s] for s in kept]
-        prompts = [np.array(job.ids, "<i4") for job in jobs]
-        names = [job.prompt.id.encode() for job in jobs]
-        found |= {
-            "token": _joined([np.array(self.generated[s][1 : 1 + self.length[s]], np.int32) for s in kept], np.int32),
-            "offsets": _offsets(lengths),
-            "sequence_id": np.array([job.sequence_id for job in jobs], np.int64),
-            "domain": np.array([domains.index(job.prompt.domain) for job in jobs], np.int32),
-            "prompt_sha256": _joined([_digest(ids) for ids in prompts], np.uint8).reshape(-1, 32),
-            "prompt_token": _joined(prompts, np.int32),
-            "prompt_offsets": _offsets([len(ids) for ids in prompts]),
-            "prompt_id": _joined([np.frombuffer(name, np.uint8) for name in names], np.uint8),
-            "prompt_id_offsets": _offsets([len(name) for name in names]),
-            "first_token": np.array([self.generated[s][0] for s in kept], np.int32),
-            "stop": np.array([STOPS.index(self.ended[s]) for s in kept], np.uint8),
-        }
+        found |= facts_of(
+            [self.jobs[s] for s in kept],
+            [self.generated[s][: 1 + self.length[s]] for s in kept],
+            [self.ended[s] for s in kept],
+            domains,
+        )
         if self.config.logits:
             found["logit_row"] = np.arange(sum(lengths), dtype=np.int64)
         return found
+
+
+def facts_of(
+    jobs: Sequence[Job], written: Sequence[Sequence[int]], ended: Sequence[str], domains: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """Return the columns of a shard that no model computes: texts, prompts, and why each text ended."""
+    prompts = [np.array(job.ids, "<i4") for job in jobs]
+    names = [job.prompt.id.encode() for job in jobs]
+    return {
+        "token": _joined([np.array(tokens[1:], np.int32) for tokens in written], np.int32),
+        "offsets": _offsets([len(tokens) - 1 for tokens in written]),
+        "sequence_id": np.array([job.sequence_id for job in jobs], np.int64),
+        "domain": np.array([domains.index(job.prompt.domain) for job in jobs], np.int32),
+        "prompt_sha256": _joined([_digest(ids) for ids in prompts], np.uint8).reshape(-1, 32),
+        "prompt_token": _joined(prompts, np.int32),
+        "prompt_offsets": _offsets([len(ids) for ids in prompts]),
+        "prompt_id": _joined([np.frombuffer(name, np.uint8) for name in names], np.uint8),
+        "prompt_id_offsets": _offsets([len(name) for name in names]),
+        "first_token": np.array([tokens[0] for tokens in written], np.int32),
+        "stop": np.array([STOPS.index(reason) for reason in ended], np.uint8),
+    }
 
 
 def context_of(target: Target, drafters: Sequence[Drafter]) -> int:
@@ -592,10 +596,11 @@ def _digest(ids: np.ndarray) -> np.ndarray:
     return np.frombuffer(hashlib.sha256(ids.tobytes()).digest(), np.uint8)
 
 
-def _manifest(
+def manifest_of(
     config: Config, document: dict[str, Any], target: Target, drafters: Sequence[Drafter], domains: tuple[str, ...],
     jobs: Sequence[Job], device: str,
 ) -> Manifest:  # fmt: skip
+    """Return the manifest with which a recording of these jobs begins."""
     licenses = {target.info.name: target.info.license}
     if config.prompts.file is None:
         licenses |= {"prompt templates and lists (hedgelab)": "MIT"}

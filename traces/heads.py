@@ -252,7 +252,6 @@ class Rounds:
         self._real[:, : self._column] = real
         self._position = real.sum(1)
         states = [state.masked_fill(~real[..., None], 0.0) for state in states]
-        self._last = [state[:, -1] for state in states]  # the target's, at the latest token it has read
         self._made = torch.full((k,), -(10**9), device=device)  # the column of each place in the ring
         self._own: Tensor | None = None
         self._keys = _Placed(self._text, capacity)
@@ -266,15 +265,15 @@ class Rounds:
 
     @torch.inference_mode()
     def step(self, token: Tensor, states: Sequence[Tensor]) -> Tensor:
-        """Read one token (B,) a row and the target's states (B, H) at it; return outputs (B, k, H).
+        """Read one token (B,) a row; return outputs (B, k, H).
+
+        states : the target's (B, H), of an eagle head at the token before, of a truncated one at the token itself
 
         Entry a belongs to the round begun a tokens ago. It means nothing before that many tokens were read.
         """
         head, k, now = self._head, self._k, self._column
         device = head.rows.device
-        eagle = head.kind == "eagle"
-        feature = head.feature(self._last if eagle else list(states))[:, None]
-        self._last = list(states)
+        feature = head.feature(states)[:, None]
         if k > 1:
             own = self._own if self._own is not None else feature.expand(-1, k, -1)
             feature = torch.cat([feature, own[:, :-1]], 1)
@@ -295,11 +294,8 @@ class Rounds:
     def branches(self) -> Branches:
         """Return a draft tree's root at the latest token. What grows there changes nothing of the rounds.
 
-        It is of use until the next step. Raises HeadError for a head that does not feed on its own features: behind a
-        node off the path it would need the target's.
+        It is of use until the next step.
         """
-        if self._head.kind != "eagle":
-            raise HeadError(f"a {self._head.kind} head grows no branches: its nodes would need the target's own layers")
         assert self._own is not None
         seen = self._real[:, None, : self._column]
         return Branches(
@@ -310,15 +306,15 @@ class Rounds:
         """Go on with these rows, in this order."""
         rows = rows.to(self._head.rows.device)
         self._real, self._position = self._real[rows], self._position[rows]
-        self._last = [state[rows] for state in self._last]
         self._own = None if self._own is None else self._own[rows]
         self._keys.keep(rows)
 
 
 class Branches:
-    """A draft tree that grows level by level behind one token of each text, each node on its parent's own output.
+    """A draft tree that grows level by level behind one token of each text. Made by `Rounds.branches`.
 
-    A node sees the text, as all rounds do, its ancestors and itself. Made by `Rounds.branches`.
+    A node sees the text, as all rounds do, its ancestors and itself. It stands on its parent's own output, or with a
+    truncated head on the target's first layers.
 
     outputs : (B, Q, H), the head's at the latest level's nodes; at first at the root
     """
@@ -333,18 +329,24 @@ class Branches:
         self._used = 0
 
     @torch.inference_mode()
-    def grow(self, parent: Tensor, tokens: Tensor) -> Tensor:
+    def grow(self, parent: Tensor, tokens: Tensor, states: Sequence[Tensor] = ()) -> Tensor:
         """Add a level of nodes with tokens (B, Q) int64 behind nodes `parent` (B, Q) of the level before.
 
-        Return their outputs (B, Q, H). Raises ValueError where the nodes outnumber the room.
+        states : of a truncated head, the target's (B, Q, H) at the nodes. Return their outputs (B, Q, H). Raises
+        ValueError where the nodes outnumber the room, and HeadError where states are missing.
         """
         device, (batch, count) = self.outputs.device, tokens.shape
         room = self._lineage.shape[2]
         if self._used + count > room:
             raise ValueError(f"a tree of {self._used + count} nodes in a room of {room}")
+        if self._head.kind != "eagle" and not states:
+            raise HeadError(f"a {self._head.kind} head's branches need the target's own layers at their nodes")
         parent, tokens = parent.to(device), tokens.to(device)
         place = self._used + torch.arange(count, device=device)
-        features = self.outputs.gather(1, parent[..., None].expand(-1, -1, self.outputs.shape[2]))
+        if states:
+            features = self._head.feature(states)
+        else:
+            features = self.outputs.gather(1, parent[..., None].expand(-1, -1, self.outputs.shape[2]))
         above = self._lineage.gather(1, parent[..., None].expand(-1, -1, room))
         self._lineage = above | (torch.arange(room, device=device) == place[:, None])
         self._position = self._position + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection
 from typing import Any
 
@@ -10,6 +9,8 @@ import torch
 from torch import Tensor
 from transformers import Cache, DynamicCache
 from transformers.cache_utils import DynamicLayer
+
+from traces.levels import Behind, Levels, PlacedLayer, Where, cache_name, plain_layers
 
 __all__ = ["Stepper"]
 
@@ -38,6 +39,15 @@ class _RoomyLayer(DynamicLayer):
         self.keys, self.values = self._all_keys[:, :, :end], self._all_values[:, :, :end]
         return self.keys, self.values
 
+    def row(self, text: int, where: Where) -> PlacedLayer:
+        """Return keys and values of one text, with the room behind it, as a layer that nodes are read with."""
+        return PlacedLayer.over([store[text : text + 1] for store in (self._all_keys, self._all_values)], where)
+
+    def advance(self, count: int) -> None:
+        """Take what lies in so many columns behind the texts as theirs."""
+        self._length += count
+        self.keys, self.values = self._all_keys[:, :, : self._length], self._all_values[:, :, : self._length]
+
     def batch_select_indices(self, indices: Tensor) -> None:
         wanted = indices.tolist()
         if any(source < place or source >= len(self._all_keys) for place, source in enumerate(wanted)):
@@ -57,22 +67,32 @@ class Stepper:
     `begin` reads the prompts and `step` one more token a row; both return logits (B, V) of the next token, in the
     model's dtype. With `hidden`, `step` also keeps the hidden states after every layer in `self.hidden`; `begin` keeps
     those after the layers `taps` at all prompt tokens in `self.prompt_states`, layer -> (B, P, H).
+
+    nodes : room behind the texts for so many nodes of a draft tree, see `levels`. context : most tokens that the model
+    reads, None for any number; nodes do not reach it
     """
 
-    def __init__(self, model: Any, hidden: bool = False, taps: Collection[int] = ()) -> None:
-        self._model = model
+    def __init__(
+        self,
+        model: Any,
+        hidden: bool = False,
+        taps: Collection[int] = (),
+        nodes: int = 0,
+        context: int | None = None,
+    ) -> None:
+        self._model, self._room, self._context = model, nodes, context
         self._wants_hidden, self._taps = hidden, sorted(set(taps))
         self.hidden: tuple[Tensor, ...] = ()
         self.prompt_states: dict[int, Tensor] = {}
-        # transformers renamed the argument; old names warn, new names are unknown to older releases
-        parameters = inspect.signature(model.forward).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._cache_name = cache_name(model)
+        self._moves = 0  # how often the texts have changed: what was begun behind them is then of no use
 
     @torch.inference_mode()
     def begin(self, prompts: Tensor, capacity: int) -> Tensor:
         """Read prompts (B, P), left-padded with -1; no text will exceed `capacity` tokens."""
-        device = self._model.device
+        device, capacity = self._model.device, capacity + self._room
         real = (prompts != _PAD).to(device)
+        self._moves += 1
         self._mask = torch.zeros(len(prompts), capacity, dtype=torch.int64, device=device)
         self._length = prompts.shape[1]
         self._mask[:, : self._length] = real
@@ -88,20 +108,80 @@ class Stepper:
         """Read one token (B,) a row."""
         self._mask[:, self._length] = 1
         self._length += 1
+        self._moves += 1
         out = self._forward(token[:, None].to(self._model.device), self._position[:, None], hidden=self._wants_hidden)
         self._position = self._position + 1
         if self._wants_hidden:
             self.hidden = tuple(state[:, -1] for state in out.hidden_states)
         return out.logits[:, -1]
 
+    @torch.inference_mode()
+    def read(self, tokens: Tensor) -> Tensor:
+        """Read tokens (B, C), as many of each row, in one pass; return logits (B, C, V) behind each.
+
+        With `hidden`, states are (B, C, H) then.
+        """
+        count = tokens.shape[1]
+        self._mask[:, self._length : self._length + count] = 1
+        self._length += count
+        self._moves += 1
+        positions = self._position[:, None] + torch.arange(count, device=self._model.device)
+        out = self._forward(tokens.to(self._model.device), positions, hidden=self._wants_hidden, logits=0)
+        self._position = self._position + count
+        if self._wants_hidden:
+            self.hidden = tuple(out.hidden_states)
+        logits: Tensor = out.logits
+        return logits
+
+    def levels(self, text: int = 0) -> Levels:
+        """Return the root of a draft tree behind the last token read of one text, whose law the reading returned.
+
+        Nodes can be accepted where there is one text alone. Raises VerifyError for models that would not heed the mask
+        of a tree.
+        """
+        plain_layers(self._model)
+        layers = [layer for layer in self._cache.layers if isinstance(layer, _RoomyLayer)]
+
+        def take(count: int) -> None:
+            for layer in layers:
+                layer.advance(count)
+            self._mask[:, self._length : self._length + count] = 1
+            self._length, self._position, self._moves = self._length + count, self._position + count, self._moves + 1
+
+        def read(ids: Tensor, positions: Tensor, mask: Tensor, cache: Cache) -> Tensor:
+            logits: Tensor = self._forward(ids, positions, hidden=False, mask=mask, logits=0, cache=cache).logits
+            return logits
+
+        where = Where(torch.empty(1, 0, dtype=torch.int64))
+        rows = [layer.row(text, where) for layer in layers]
+        return Levels(read, rows, where, self._behind(text), take if len(self._mask) == 1 else None)
+
+    def _behind(self, text: int) -> Behind:
+        """Return what nodes behind a text must know of it."""
+        end, now = self._end_of(text), self._moves
+        position, dtype = int(self._position[text]), self._model.dtype
+        moved_on = lambda: self._moves != now  # noqa: E731
+        return Behind(self._mask[text].bool(), end, position, self._room, self._context, dtype, moved_on)
+
+    def _end_of(self, text: int) -> int:
+        """Return the column behind a text's last token."""
+        return self._length
+
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows, in this order."""
         rows = rows.to(self._model.device)
+        self._moves += 1
         self._mask, self._position = self._mask[rows], self._position[rows]
         self._cache.batch_select_indices(rows)
 
     def _forward(
-        self, ids: Tensor, positions: Tensor, hidden: bool, mask: Tensor | None = None, logits: int = 1
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        hidden: bool,
+        mask: Tensor | None = None,
+        logits: int = 1,
+        cache: Cache | None = None,
     ) -> Any:
         """Read ids (B, Q) at positions (B, Q). mask : as the model takes it. logits : of how many last ones, 0: all."""
         return self._model(
@@ -111,7 +191,7 @@ class Stepper:
             use_cache=True,
             logits_to_keep=logits,
             output_hidden_states=hidden,
-            **{self._cache_name: self._cache},
+            **{self._cache_name: self._cache if cache is None else cache},
         )
 
     def _new_cache(self, capacity: int) -> Cache:

@@ -1,7 +1,7 @@
 """How every drafter does on a text, row by row: alpha and gamma of each, at every depth of a draft.
 
-The collector and whoever else follows a verified text with many drafters use this; see `traces.collect` for what a row
-is. Nothing here draws a token: the target's law and the text's token are given.
+The collector and the live decoder use this; see `traces.collect` for what a row is. Nothing here draws a token: the
+target's law and the text's token are given.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from traces.drafters.base import (
     FlatDrafter,
     Logits,
     Prefix,
+    Proposal,
     Reading,
     TreeDrafter,
+    Trees,
 )
 from traces.sampling import Dense, Law, OneHot, faults, process, top_probability
 from traces.targets import Target
@@ -100,8 +102,31 @@ class Scorer:
 
     def row(self, prefix: Prefix, law: Dense | OneHot, token: Tensor, place: str) -> Row:
         """Return the scores of the next row: the texts so far, the target's law there and their next token (B,)."""
+        self.open(prefix, place)
+        return self.close(law, token)
+
+    def rows(self, prefix: Prefix, law: Dense | OneHot, token: Tensor, place: str) -> Row:
+        """Return the scores of the next C rows of one text, each as if it were a text: all drafters must be flat.
+
+        prefix : up to the last of these rows, `hidden` (C, H) at the last tokens of all. law : of C rows; token : (C,)
+        """
+        self.open(prefix, place)
+        for drafter in self._drafters:
+            assert isinstance(drafter, FlatDrafter)
+            with self._clock(f"forward: {drafter.name}"):
+                found = drafter.block(prefix, len(token))
+            self._found[drafter] = self._possible(drafter, found)
+        return self.close(law, token)
+
+    def open(self, prefix: Prefix, place: str) -> None:
+        """Begin the next row: the texts so far, and what errors call it."""
         self._begun = min(self._begun + 1, self._k)
+        self._prefix, self._place = prefix, place
         self._found: dict[Drafter, Logits] = {}  # this row's, computed once for all that read them
+        self._drafted: dict[Drafter, Proposal | Trees] = {}
+
+    def close(self, law: Dense | OneHot, token: Tensor) -> Row:
+        """Return the scores of the row that is open: the target's law there and the texts' next token (B,)."""
         batch, count, k = len(token), len(self._drafters), self._k
         confidence = torch.empty(batch, count)
         columns = {name: torch.zeros(batch, k, len(self.deep)) for name in ("alpha_deep", "gamma_deep")}
@@ -109,7 +134,7 @@ class Scorer:
         numbers = {name: torch.zeros(batch, len(self.deep), dtype=torch.int64) for name in ("proposed", "match_length")}
         laws = []
         for i in range(count):
-            score = self._score(i, prefix, law, token, place)
+            score = self._score(i, law, token)
             laws.append(score.law)
             confidence[:, i] = score.confidence
             if i in self.flat:
@@ -124,17 +149,56 @@ class Scorer:
                 numbers["match_length"][:, column] = score.match
         return Row(confidence=confidence, laws=tuple(laws), **columns, **numbers)
 
-    def _score(self, i: int, prefix: Prefix, law: Dense | OneHot, token: Tensor, place: str) -> _Score:
+    def found(self, drafter: Drafter) -> Logits | Proposal | Trees:
+        """Return what a drafter says at the row that is open; of a reading, what the drafter that it reads says."""
+        if isinstance(drafter, Reading):
+            return self.logits(drafter.over)
+        if isinstance(drafter, FlatDrafter | DeepLaws):
+            return self.logits(drafter)
+        if isinstance(drafter, TreeDrafter):
+            return self.trees(drafter)
+        assert isinstance(drafter, DeepDrafter)
+        return self.proposal(drafter)
+
+    def logits(self, drafter: FlatDrafter | DeepLaws) -> Logits:
+        """Return a drafter's logits (B, D, W) of the D rounds that have begun; D is 1 for a flat one."""
+        if drafter not in self._found:
+            with self._clock(f"forward: {drafter.name}"):
+                found = drafter.logits(self._prefix)
+            self._found[drafter] = self._possible(drafter, found)
+        return self._found[drafter]
+
+    def proposal(self, drafter: DeepDrafter) -> Proposal:
+        """Return what a drafter proposes at the row that is open."""
+        if drafter not in self._drafted:
+            with self._clock(f"forward: {drafter.name}"):
+                self._drafted[drafter] = drafter.propose(self._prefix)
+        found = self._drafted[drafter]
+        assert isinstance(found, Proposal)
+        return found
+
+    def trees(self, drafter: TreeDrafter) -> Trees:
+        """Return a drafter's trees at the row that is open."""
+        if drafter not in self._drafted:
+            with self._clock(f"forward: {drafter.name}"):
+                trees = drafter.trees(self._prefix)
+            if trees.faulty is not None:
+                self._sound(torch.where(trees.faulty, torch.nan, 0.0)[:, None], drafter.name, self._place)
+            self._drafted[drafter] = trees
+        found = self._drafted[drafter]
+        assert isinstance(found, Trees)
+        return found
+
+    def _score(self, i: int, law: Dense | OneHot, token: Tensor) -> _Score:
         drafter = self._drafters[i]
         if isinstance(drafter, FlatDrafter | DeepLaws):
-            return self._of_laws(i, drafter, prefix, law, token, place)
+            return self._of_laws(i, drafter, law, token)
         if isinstance(drafter, Reading):
-            return self._of_reading(drafter, prefix, law, token, place)
+            return self._of_reading(drafter, law, token)
         if isinstance(drafter, TreeDrafter):
-            return self._of_trees(i, drafter, prefix, law, token, place)
+            return self._of_trees(i, drafter, law, token)
         assert isinstance(drafter, DeepDrafter)
-        with self._clock(f"forward: {drafter.name}"):
-            proposal = drafter.propose(prefix)
+        proposal = self.proposal(drafter)
         with self._clock(f"processing: {drafter.name}"):
             rounds = torch.cat([proposal.tokens[:, None], self._rounds[i][:, :-1]], 1)
             self._rounds[i] = rounds
@@ -146,11 +210,9 @@ class Scorer:
             first = OneHot(proposal.tokens[:, 0].to(token.device))
             return _Score(alpha, gamma, first, sure, proposed, proposal.match)
 
-    def _of_laws(
-        self, i: int, drafter: FlatDrafter | DeepLaws, prefix: Prefix, law: Dense | OneHot, token: Tensor, place: str
-    ) -> _Score:
+    def _of_laws(self, i: int, drafter: FlatDrafter | DeepLaws, law: Dense | OneHot, token: Tensor) -> _Score:
         """Score a chain drawn from a law; its rounds that would have begun before row 0 have drafted nothing."""
-        found = self._logits_of(drafter, prefix, place)
+        found = self.logits(drafter)
         values = found.values
         batch, depths, _ = values.shape
         with self._clock(f"processing: {drafter.name}"):
@@ -166,8 +228,8 @@ class Scorer:
         k = drafter.k if isinstance(drafter, DeepLaws) else self._k
         return _Score(alpha, gamma, first, sure, _all(batch, min(k, self._k)), _all(batch, 0))
 
-    def _of_reading(self, drafter: Reading, prefix: Prefix, law: Dense | OneHot, token: Tensor, place: str) -> _Score:
-        found = self._logits_of(drafter.over, prefix, place)
+    def _of_reading(self, drafter: Reading, law: Dense | OneHot, token: Tensor) -> _Score:
+        found = self.logits(drafter.over)
         with self._clock(f"processing: {drafter.name}"):
             depths, batch = min(self._begun, drafter.k), len(token)
             values = found.values[:, :depths].expand(-1, depths, -1)
@@ -178,13 +240,8 @@ class Scorer:
                 first = OneHot(torch.full_like(token, PAD))
         return _Score(alpha.cpu(), gamma.cpu(), first, sure, _all(batch, drafter.k), _all(batch, 0))
 
-    def _of_trees(
-        self, i: int, drafter: TreeDrafter, prefix: Prefix, law: Dense | OneHot, token: Tensor, place: str
-    ) -> _Score:
-        with self._clock(f"forward: {drafter.name}"):
-            trees = drafter.trees(prefix)
-        if trees.faulty is not None:
-            self._sound(torch.where(trees.faulty, torch.nan, 0.0)[:, None], drafter.name, place)
+    def _of_trees(self, i: int, drafter: TreeDrafter, law: Dense | OneHot, token: Tensor) -> _Score:
+        trees = self.trees(drafter)
         with self._clock(f"processing: {drafter.name}"):
             alpha, gamma = self._followed[i].step(trees, law, token)
             proposed = self._followed[i].deepest
@@ -193,20 +250,17 @@ class Scorer:
         first = OneHot(torch.full_like(token, PAD))
         return _Score(alpha, gamma, first, torch.where(proposed > 0, sure, torch.nan), proposed, match)
 
-    def _logits_of(self, drafter: FlatDrafter | DeepLaws, prefix: Prefix, place: str) -> Logits:
-        """Return a drafter's logits (B, D, W) of the D rounds that have begun; D is 1 for a flat one."""
-        if drafter not in self._found:
-            with self._clock(f"forward: {drafter.name}"):
-                found = drafter.logits(prefix)
-            flat = isinstance(drafter, FlatDrafter)
-            values = found.values[:, None] if flat else found.values[:, : self._begun]
-            if found.ids is None:  # padded ids have probability 0
-                values = self._target.known(values.flatten(0, 1)).unflatten(0, values.shape[:2])
-            if faults(values.flatten(0, 1)):  # one look at all depths: on a GPU each look waits for it
-                for depth in range(values.shape[1]):
-                    self._sound(values[:, depth], drafter.name, place if flat else f"{place}, depth {depth}")
-            self._found[drafter] = Logits(values, found.ids, found.index)
-        return self._found[drafter]
+    def _possible(self, drafter: FlatDrafter | DeepLaws, found: Logits) -> Logits:
+        """Return logits (B, W) or (B, D, W) as those (B, D, W) of the rounds that have begun, looked through."""
+        flat = isinstance(drafter, FlatDrafter)
+        values = found.values[:, None] if flat else found.values[:, : self._begun]
+        if found.ids is None:  # padded ids have probability 0
+            values = self._target.known(values.flatten(0, 1)).unflatten(0, values.shape[:2])
+        if faults(values.flatten(0, 1)):  # one look at all depths: on a GPU each look waits for it
+            for depth in range(values.shape[1]):
+                where = self._place if flat else f"{self._place}, depth {depth}"
+                self._sound(values[:, depth], drafter.name, where)
+        return Logits(values, found.ids, found.index)
 
     def _certain(self, i: int, here: Tensor, law: Dense | OneHot, token: Tensor) -> tuple[Tensor, Tensor]:
         """Score certain drafts here (B, k) of the rounds begun 0 .. k - 1 rows ago, PAD for none."""

@@ -12,6 +12,7 @@ copies of every text 16, a single token repeated 19, and at most 0.8 GB; 80 MB s
 
 from __future__ import annotations
 
+import copy
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
@@ -137,3 +138,9 @@ class Matcher:
                 break  # nor does any longer suffix occur
             spans.append((first, end))
         self.spans = spans
+
+    def extended(self, token: int) -> Matcher:
+        """Return the matcher of the text with a further token; this one stays as it is."""
+        longer = copy.copy(self)  # its spans are replaced, not changed
+        longer.append(token)
+        return longer

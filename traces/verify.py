@@ -9,53 +9,61 @@ Source: tree attention as in Miao et al. 2024, "SpecInfer", section 4.2, and Cai
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import Cache, DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers import Cache
 
-from traces.drafters.base import PAD, Trees
 from traces.kv import Stepper
-from traces.trees import depths_of, lineage_of
+from traces.levels import (
+    FirstLayers,
+    Levels,
+    PlacedLayer,
+    VerifyError,
+    Where,
+    cache_name,
+    check_context,
+    cut_short,
+    mask_of,
+    plain_layers,
+)
+from traces.trees import PAD, Trees, chain, depths_of, lineage_of
 
 __all__ = ["Verifier", "VerifyError"]
-
-
-class VerifyError(ValueError):
-    """Trees cannot be verified with this model, or a path is none of the trees; the message says why."""
 
 
 class Verifier(Stepper):
     """A model, the texts it has read and its cache, which trees can be tried on.
 
-    nodes : most nodes of a tree. Otherwise as `Stepper`; `hidden` holds after `verify` states (B, 1 + M, H), behind the
-    token and behind each node.
+    nodes : most nodes of a tree. context : most tokens that the model reads, None for any number. Otherwise as
+    `Stepper`; `hidden` holds after `verify` states (B, 1 + M, H), behind the token and behind each node; with
+    `taps` it is empty and `states` holds those of the layers named alone, layer -> (B, 1 + M, H)
 
     Raises VerifyError for models that would not heed the mask of a tree: with attention windows, a recurrent state,
     or positions that the keys' places decide.
     """
 
-    def __init__(self, model: Any, nodes: int, hidden: bool = False, taps: Collection[int] = ()) -> None:
-        super().__init__(model, hidden, taps)
-        config = model.config.get_text_config()
-        layers = DynamicCache(config=model.config).layers
-        plain = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
-        placed = "position_ids" in inspect.signature(model.forward).parameters and not getattr(config, "alibi", False)
-        if not (plain and placed):
-            raise VerifyError(
-                f"{type(model).__name__}: draft trees need plain attention layers whose mask and positions can be given"
-            )
-        self._room, self._count = nodes, len(layers)
+    def __init__(
+        self,
+        model: Any,
+        nodes: int,
+        hidden: bool = False,
+        taps: Collection[int] = (),
+        context: int | None = None,
+    ) -> None:
+        super().__init__(model, hidden, taps, nodes, context)
+        self._count = plain_layers(model)
+        self.states: dict[int, Tensor] = {}
         self._trees: Trees | None = None
+        self._cut: dict[int, Any] = {}  # number of layers -> the model's body with so many
 
     def begin(self, prompts: Tensor, capacity: int) -> Tensor:
-        self._where = _Where(torch.arange(prompts.shape[1], device=self._model.device).expand_as(prompts))
-        logits = super().begin(prompts, capacity + self._room)
+        self._where = Where(torch.arange(prompts.shape[1], device=self._model.device).expand_as(prompts))
+        self._trees = None
+        logits = super().begin(prompts, capacity)
         self._end = torch.full_like(self._position, prompts.shape[1])  # column behind each text's last token
         return logits
 
@@ -64,27 +72,30 @@ class Verifier(Stepper):
         """Read one token (B,) a row and a tree behind it; return logits (B, 1 + M, V) behind the token and each node.
 
         Logits at places without a node mean nothing. Until `accept` is called, nothing of this is part of the texts.
+        Raises VerifyError where there is no room for the trees, and where one reaches the model's context.
         """
         device, nodes = self._model.device, trees.tokens.shape[1]
+        width = int(self._end.max()) + 1 + nodes
         if nodes > self._room:
             raise VerifyError(f"trees of {nodes} nodes; this verifier was made for {self._room}")
-        self._trees = trees
+        if width > self._mask.shape[1]:
+            raise VerifyError(f"{width} columns of texts and trees; room was made for {self._mask.shape[1]}")
+        real = F.pad(trees.tokens != PAD, (1, 0), value=True)
         ids = torch.cat([token.cpu()[:, None], trees.tokens.clamp(min=0)], 1).to(device)
         # the token is the node before all others; a place without a node hangs on it, too
-        parent = F.pad(torch.where(trees.tokens != PAD, trees.parent + 1, 0), (1, 0), value=-1)
-        depth = depths_of(parent, torch.ones_like(parent, dtype=torch.bool)).to(device)
+        parent = F.pad(torch.where(real[:, 1:], trees.parent + 1, 0), (1, 0), value=-1)
+        depth = depths_of(parent, real).clamp(min=0).to(device)
+        check_context(int((self._position[:, None] + depth).max()), self._context)
+        self._trees, self._moves = trees, self._moves + 1
         place = self._end[:, None] + torch.arange(1 + nodes, device=device)
-        width = int(self._end.max()) + 1 + nodes
-        seen = self._mask[:, None, :width].bool().repeat(1, 1 + nodes, 1)
-        seen.scatter_(2, place[:, None].expand(-1, 1 + nodes, -1), lineage_of(parent).to(device))
-        hidden = torch.zeros(seen.shape, dtype=self._model.dtype, device=device)
-        hidden.masked_fill_(~seen, torch.finfo(self._model.dtype).min)
+        mask = mask_of(self._mask[:, :width].bool(), place, lineage_of(parent).to(device), self._model.dtype)
         self._where.place = place
-        positions = self._position[:, None] + depth
-        out = self._forward(ids, positions, hidden=self._wants_hidden, mask=hidden[:, None], logits=0)
+        out = self._forward(ids, self._position[:, None] + depth, hidden=self._wants_hidden, mask=mask, logits=0)
         if self._wants_hidden:
-            self.hidden = tuple(out.hidden_states)
-        return out.logits
+            self.hidden = () if self._taps else tuple(out.hidden_states)
+            self.states = {tap: out.hidden_states[tap] for tap in self._taps}
+        logits: Tensor = out.logits
+        return logits
 
     @torch.inference_mode()
     def accept(self, path: Tensor) -> None:
@@ -97,7 +108,7 @@ class Verifier(Stepper):
             raise VerifyError("no tree was verified since the last path was accepted")
         path = path.cpu().long()
         _check_path(trees, path)
-        self._trees, device = None, self._model.device
+        self._trees, self._moves, device = None, self._moves + 1, self._model.device
         beside = torch.arange(path.shape[1]).expand_as(path)
         source = torch.where(path != PAD, path, beside).to(device) + self._end[:, None] + 1
         for layer in self._layers:
@@ -108,63 +119,63 @@ class Verifier(Stepper):
         self._end, self._position = self._end + count, self._position + count
 
     def step(self, token: Tensor) -> Tensor:
-        none = torch.empty(len(token), 0, dtype=torch.int64)
-        logits = self.verify(token, Trees(none, none))[:, 0]
-        self.accept(none)
+        logits = self.read(token[:, None])[:, 0]
         self.hidden = tuple(state[:, 0] for state in self.hidden)
+        self.states = {tap: state[:, 0] for tap, state in self.states.items()}
+        return logits
+
+    def read(self, tokens: Tensor) -> Tensor:
+        drafts = chain(tokens[:, 1:].cpu())
+        logits = self.verify(tokens[:, 0], drafts)
+        self.accept(torch.arange(tokens.shape[1] - 1).expand_as(drafts.tokens))
         return logits
 
     def keep(self, rows: Tensor) -> None:
         super().keep(rows)
         self._end, self._trees = self._end[rows.to(self._end.device)], None
 
+    def levels(self, text: int = 0) -> Levels:
+        self._check_settled()
+        return self._levels(text, self._model, self._count, "logits")
+
+    def layers(self, text: int, token: int) -> FirstLayers:
+        """Return the model's first layers at a token behind one text, and at nodes behind that; see `FirstLayers`.
+
+        Keys go behind the text's end only, where `verify` writes: it returns the same after this as without. Of use
+        until texts are read, kept or begun.
+        """
+        self._check_settled()
+
+        def levels(layer: int) -> Levels:
+            if layer not in self._cut:
+                self._cut[layer] = cut_short(self._model, layer)
+            return self._levels(text, self._cut[layer], layer, "last_hidden_state")
+
+        return FirstLayers(levels, token)
+
+    def _levels(self, text: int, model: Any, layers: int, wanted: str) -> Levels:
+        where, name = Where(torch.empty(1, 0, dtype=torch.int64)), cache_name(model)
+
+        def read(ids: Tensor, positions: Tensor, mask: Tensor, cache: Cache) -> Tensor:
+            out = model(
+                input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, **{name: cache}
+            )  # fmt: skip
+            found: Tensor = getattr(out, wanted)
+            return found
+
+        rows = [layer.row(text, where) for layer in self._layers[:layers]]
+        return Levels(read, rows, where, self._behind(text))
+
+    def _end_of(self, text: int) -> int:
+        return int(self._end[text])
+
+    def _check_settled(self) -> None:
+        if self._trees is not None:  # its keys lie where nodes would be written
+            raise VerifyError("a tree was verified whose path is not yet accepted")
+
     def _new_cache(self, capacity: int) -> Cache:
-        self._layers = [_PlacedLayer(capacity, self._where) for _ in range(self._count)]
+        self._layers = [PlacedLayer(capacity, self._where) for _ in range(self._count)]
         return Cache(layers=[*self._layers])
-
-
-class _Where:
-    """place : (B, Q) int64, the columns of the cache that the next keys go to."""
-
-    def __init__(self, place: Tensor) -> None:
-        self.place = place
-
-
-class _PlacedLayer(DynamicLayer):
-    """A cache layer that each text fills at columns of its own."""
-
-    def __init__(self, capacity: int, where: _Where) -> None:
-        super().__init__()
-        self._capacity, self._where, self._columns = capacity, where, 0
-        self._store: list[Tensor] = []
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        if not self._store:
-            self.lazy_initialization(key_states, value_states)
-            # zeros, not what memory holds: 0 times NaN would reach the outputs
-            shapes = [(*new.shape[:2], self._capacity, new.shape[3]) for new in (key_states, value_states)]
-            self._store = [key_states.new_zeros(shape) for shape in shapes]
-        place = self._where.place
-        rows = torch.arange(len(place), device=place.device)[:, None]
-        for store, new in zip(self._store, (key_states, value_states), strict=True):
-            store[rows, :, place] = new.transpose(1, 2)
-        self._columns = int(place.max()) + 1
-        return self._show()
-
-    def move(self, source: Tensor, aim: Tensor) -> None:
-        """Copy columns source (B, A) of each text to its columns aim (B, A)."""
-        rows = torch.arange(len(source), device=source.device)[:, None]
-        for store in self._store:
-            store[rows, :, aim] = store[rows, :, source]
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        self._store = [store[indices] for store in self._store]
-        self._show()
-
-    def _show(self) -> tuple[Tensor, Tensor]:
-        keys, values = (store[:, :, : self._columns] for store in self._store)
-        self.keys, self.values = keys, values
-        return keys, values
 
 
 def _check_path(trees: Trees, path: Tensor) -> None:

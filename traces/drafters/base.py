@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PAD",
+    "Branches",
+    "ByLayer",
     "DeepDrafter",
     "DeepLaws",
     "Drafter",
     "DrafterError",
     "FlatDrafter",
+    "Layers",
     "Logits",
     "Prefix",
     "Proposal",
@@ -48,9 +51,12 @@ __all__ = [
     "TreeDrafter",
     "Trees",
     "chain_or_one_hot",
+    "layers_for",
+    "pad_left",
 ]
 
 States: TypeAlias = Mapping[int, Tensor]  # layer -> the target's hidden states (B, P, H) at the prompts
+ByLayer: TypeAlias = Sequence[Tensor] | Mapping[int, Tensor]  # hidden states after each layer, [0] being the embedding
 
 
 class DrafterError(ValueError):
@@ -62,12 +68,15 @@ class Prefix:
     """The texts so far.
 
     tokens : (B, L) int64 on the CPU, prompts left-padded with PAD
-    hidden : after each layer of the target the hidden states (B, H) at the last token, [0] being the embedding;
-        () unless a drafter has `needs_hidden`
+    hidden : after each layer of the target the hidden states (B, H) at the last token; of `FlatDrafter.block` (C, H),
+        at the last C tokens; () unless a drafter has `needs_hidden`
+    before : those (B, H) at the token before the last, of the drafters' taps at least. Who reads no others can draft
+        before the target has read the last token
     """
 
     tokens: Tensor
-    hidden: Sequence[Tensor] = ()
+    hidden: ByLayer = ()
+    before: ByLayer = ()
 
 
 @dataclass(frozen=True)
@@ -89,12 +98,38 @@ class Proposal:
     match: Tensor
 
 
+class Branches(Protocol):
+    """A draft tree that grows level by level behind the last token of one text.
+
+    Made by `branches` right after the drafter's `logits` there; the root's law is what that returned. Of no use after
+    the drafter's next call, and nothing of it stays in the drafter.
+    """
+
+    def grow(self, parent: Tensor, tokens: Tensor) -> Logits:
+        """Add a level of nodes with tokens (Q,) int64 behind nodes parent (Q,) of the level before.
+
+        The first level stands behind the root: parent 0. Return logits (Q, W) of what follows each node, in the round
+        that began at the root.
+        """
+
+
+class Layers(Protocol):
+    """The target's first layers behind the last token of one text, which the target itself has not read yet."""
+
+    def root(self, layer: int) -> Tensor:
+        """Return the hidden state (1, H) after so many layers at the last token."""
+
+    def grow(self, layer: int, parent: Tensor, tokens: Tensor) -> Tensor:
+        """Return them (Q, H) at a further level of nodes, as `Branches.grow` adds them."""
+
+
 class Drafter(ABC):
     """What all shapes share. Subclasses hold what a batch needs between steps (caches, indices)."""
 
     kind: str
     needs_hidden = False
     taps: tuple[int, ...] = ()  # layers whose hidden states at the prompts `begin` must get
+    reads: tuple[int, ...] = ()  # layers whose hidden states at the last token it reads
     context: int | None = None  # most tokens it reads, None for any number
     certain = False  # whether it drafts tokens, not laws: its processing is then that of an argmax
 
@@ -117,6 +152,12 @@ class Drafter(ABC):
     def keep(self, rows: Tensor) -> None:  # noqa: B027
         """Go on with these rows (int64 indices into the present batch), in this order."""
 
+    def prepare(self, nodes: int, rounds: int | None = None) -> None:  # noqa: B027
+        """Make room for `branches` of so many nodes. Called before `begin` by whoever drafts live, never by a recorder.
+
+        rounds : how many rounds, begun at the latest tokens, `DeepLaws.logits` follows from then on; None for k
+        """
+
 
 class FlatDrafter(Drafter):
     """A drafter whose law depends on the prefix alone (depth 1)."""
@@ -124,6 +165,13 @@ class FlatDrafter(Drafter):
     @abstractmethod
     def logits(self, prefix: Prefix) -> Logits:
         """Return the logits of the next token."""
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        """Return a draft tree's root behind the prefix (B = 1) of the latest `logits`.
+
+        layers : the target's there; may be None for a drafter without `needs_hidden`
+        """
+        raise DrafterError(f"drafter {self.name!r}: kind {self.kind} has no branches, it cannot draft live")
 
     @property
     def rule(self) -> str:
@@ -143,6 +191,10 @@ class DeepLaws(Drafter):
         That round has drafted the text's last a tokens. Entries of rounds that would have begun before the first step
         mean nothing. D is the same at every step: no round drafts more than D tokens.
         """
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        """Return a draft tree's root, as `FlatDrafter.branches`; none of its nodes is deeper than k - 1 tokens."""
+        raise DrafterError(f"drafter {self.name!r}: kind {self.kind} has no branches, it cannot draft live")
 
     @property
     def rule(self) -> str:
@@ -199,6 +251,15 @@ class Reading(Drafter):
 def chain_or_one_hot(processing: Processing) -> str:
     """Return the acceptance rule of a draft that is drawn from a processed law: one_hot if that is the argmax."""
     return "one_hot" if processing.temperature == 0 else "chain"
+
+
+def layers_for(drafter: Drafter, layers: Layers | None) -> Layers:
+    """Return the target's first layers; DrafterError where none were given."""
+    if layers is None:
+        raise DrafterError(
+            f"drafter {drafter.name!r}: kind {drafter.kind} drafts live with the target's layers; none given"
+        )
+    return layers
 
 
 def pad_left(prompts: Sequence[Sequence[int]]) -> Tensor:

@@ -76,7 +76,7 @@ class DynamicTree(TreeDrafter):
         self._source.keep(rows)
 
     def trees(self, prefix: Prefix) -> Trees:
-        outputs = self._source.step(prefix.tokens[:, -1], taps_of(prefix.hidden, self.taps))
+        outputs = self._source.step(prefix.tokens[:, -1], taps_of(prefix.before, self.taps))
 
         def expand(depth: int, parent: Tensor, token: Tensor) -> Tensor:
             return torch.log_softmax(self._head.logits(outputs(depth, parent, token)), -1)
@@ -96,7 +96,10 @@ class _Source(Protocol):
         """Go on with these rows, in this order."""
 
     def step(self, token: Tensor, states: list[Tensor]) -> Expand:
-        """Read a token (B,) and the states (B, H) at it; return what is asked as in `grow`, for outputs (B, Q, H)."""
+        """Read a token (B,), with the states (B, H) at the one before it.
+
+        Return what is asked as in `grow`, for outputs (B, Q, H).
+        """
 
 
 class _OwnFeatures:
@@ -124,14 +127,13 @@ class _Independent:
         self._head = head
 
     def begin(self, prompts: Tensor, capacity: int, states: list[Tensor]) -> None:
-        self._known = [state[:, -1] for state in states]  # at the latest token that the target has read
+        """Nothing is kept of a text."""
 
     def keep(self, rows: Tensor) -> None:
-        self._known = [state[rows.to(state.device)] for state in self._known]
+        """Nothing is kept of a text."""
 
     @torch.inference_mode()
     def step(self, token: Tensor, states: list[Tensor]) -> Expand:
         head = self._head
-        inputs = head.inputs(token.to(head.rows.device), head.feature(self._known))
-        self._known = states
+        inputs = head.inputs(token.to(head.rows.device), head.feature(states))
         return lambda depth, parent, token: head.draft(depth, inputs)[:, None]

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from torch import Tensor
+
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between
-from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix
+from traces.drafters.base import Branches, DrafterError, FlatDrafter, Layers, Logits, Prefix, layers_for
 from traces.targets import Target
 
 __all__ = ["EarlyExit", "Options"]
@@ -40,6 +42,7 @@ class EarlyExit(FlatDrafter):
                 f"drafter {name!r}: layer is {options.layer}; {target.info.name!r} has {layers}, allowed: fewer"
             )
         self.layer, self._target = options.layer, target
+        self.reads = (options.layer,)
         self._norm: Any = _final_norm(target)
         self._head: Any = target.model.get_output_embeddings()
 
@@ -49,7 +52,24 @@ class EarlyExit(FlatDrafter):
         )
 
     def logits(self, prefix: Prefix) -> Logits:
-        return Logits(self._head(self._norm(prefix.hidden[self.layer])))
+        return self.behind(prefix.hidden[self.layer])
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        return _Branches(self, layers_for(self, layers))
+
+    def behind(self, states: Tensor) -> Logits:
+        """Return the logits behind tokens with these hidden states (B, H)."""
+        return Logits(self._target.known(self._head(self._norm(states))))
+
+
+class _Branches:
+    """The target's first layers at every node."""
+
+    def __init__(self, drafter: EarlyExit, layers: Layers) -> None:
+        self._drafter, self._layers = drafter, layers
+
+    def grow(self, parent: Tensor, tokens: Tensor) -> Logits:
+        return self._drafter.behind(self._layers.grow(self._drafter.layer, parent, tokens))
 
 
 def _final_norm(target: Target) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from traces.checkpoints import Card, load_head
-from traces.drafters.base import PAD, DeepLaws, DrafterError, Logits, Prefix, States
+from traces.drafters.base import PAD, Branches, DeepLaws, DrafterError, Layers, Logits, Prefix, States
 from traces.heads import Head, HeadError, Rounds, taps_of
 from traces.sampling import index_of
 from traces.targets import Target
@@ -53,8 +53,28 @@ class TrainedHead(DeepLaws):
         self._rounds.keep(rows)
 
     def logits(self, prefix: Prefix) -> Logits:
-        outputs = self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.hidden, self.taps))
+        outputs = self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.before, self.taps))
+        return self.behind(outputs)
+
+    def prepare(self, nodes: int, rounds: int | None = None) -> None:
+        self._rounds = Rounds(self._head, rounds or self.k, nodes)
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        return _Branches(self, self._rounds)
+
+    def behind(self, outputs: Tensor) -> Logits:
+        """Return the logits that outputs (..., H) of the head mean."""
         return Logits(self._head.logits(outputs), self._head.ids, self._index)
+
+
+class _Branches:
+    """The head on its own outputs."""
+
+    def __init__(self, drafter: TrainedHead, rounds: Rounds) -> None:
+        self._drafter, self._tree = drafter, rounds.branches()
+
+    def grow(self, parent: Tensor, tokens: Tensor) -> Logits:
+        return self._drafter.behind(self._tree.grow(parent[None], tokens[None])[0])
 
 
 def open_head(name: str, checkpoint: Path, target: Target, *kinds: str, why: str = "") -> tuple[Head, Card]:

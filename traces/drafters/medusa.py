@@ -15,7 +15,7 @@ from torch import Tensor
 
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
-from traces.drafters.base import DeepLaws, Logits, Prefix, States
+from traces.drafters.base import Branches, DeepLaws, DrafterError, Layers, Logits, Prefix, States
 from traces.drafters.head import card_details, open_head
 from traces.heads import taps_of
 from traces.sampling import index_of
@@ -42,6 +42,7 @@ class Medusa(DeepLaws):
         self._head, self._card = open_head(name, checkpoint, target, "medusa")
         self.taps, self.k = self._head.taps, min(k, self._card.depth)
         self._deepest = k  # of the recording
+        self._followed = self.k
         self._index = index_of(self._head.ids, target.vocabulary)
 
     def describe(self) -> manifest.Drafter:
@@ -49,20 +50,49 @@ class Medusa(DeepLaws):
         return manifest.Drafter(self.name, self.kind, self.rule, self._deepest, self.processing, None, details)
 
     def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:
-        # the target's states at the latest token that it has read, and the inputs of the last rounds, newest first
-        self._known = [state[:, -1] for state in taps_of(states or {}, self.taps)]
+        # inputs of the last rounds, newest first
         width = self._head.rows.shape[1]
-        self._inputs = torch.zeros(len(prompts), self.k, width, device=self._head.rows.device)
+        self._inputs = torch.zeros(len(prompts), self._followed, width, device=self._head.rows.device)
 
     def keep(self, rows: Tensor) -> None:
-        rows = rows.to(self._inputs.device)
-        self._known, self._inputs = [state[rows] for state in self._known], self._inputs[rows]
+        self._inputs = self._inputs[rows.to(self._inputs.device)]
 
     @torch.inference_mode()
     def logits(self, prefix: Prefix) -> Logits:
         head = self._head
-        newest = head.inputs(prefix.tokens[:, -1].to(self._inputs.device), head.feature(self._known))
-        self._known = taps_of(prefix.hidden, self.taps)
+        newest = head.inputs(
+            prefix.tokens[:, -1].to(self._inputs.device), head.feature(taps_of(prefix.before, self.taps))
+        )
         self._inputs = torch.cat([newest[:, None], self._inputs[:, :-1]], 1)
-        outputs = [head.draft(d, self._inputs[:, d]) for d in range(self.k)]
+        outputs = [head.draft(d, self._inputs[:, d]) for d in range(self._followed)]
         return Logits(head.logits(torch.stack(outputs, 1)), head.ids, self._index)
+
+    def prepare(self, nodes: int, rounds: int | None = None) -> None:
+        self._followed = min(rounds or self.k, self.k)
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        return _Branches(self, self._inputs[:, 0])
+
+    @torch.inference_mode()
+    def deeper(self, inputs: Tensor) -> Logits:
+        """Return the logits (D - 1, 1, W) of a round with inputs (1, H) at its depths from the second on."""
+        outputs = [self._head.draft(d, inputs) for d in range(1, self.k)]
+        return Logits(self._head.logits(torch.stack(outputs)), self._head.ids, self._index)
+
+
+class _Branches:
+    """One law a depth, whatever was drafted before: all are computed at once when the first is asked for."""
+
+    def __init__(self, drafter: Medusa, inputs: Tensor) -> None:
+        self._drafter, self._inputs, self._depth = drafter, inputs, 0
+
+    def grow(self, parent: Tensor, tokens: Tensor) -> Logits:
+        self._depth += 1
+        if self._depth >= self._drafter.k:
+            raise DrafterError(
+                f"drafter {self._drafter.name!r}: no head for depth {self._depth}; there are {self._drafter.k}"
+            )
+        if self._depth == 1:
+            self._found = self._drafter.deeper(self._inputs)
+        law = self._found.values[self._depth - 1]
+        return Logits(law.expand(len(tokens), -1), self._found.ids, self._found.index)

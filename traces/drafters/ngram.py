@@ -18,7 +18,7 @@ from torch import Tensor
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between
-from traces.drafters.base import PAD, DrafterError, FlatDrafter, Logits, Prefix
+from traces.drafters.base import PAD, Branches, DrafterError, FlatDrafter, Layers, Logits, Prefix
 from traces.sampling import index_of
 from traces.targets import Target
 from traces.texts import Texts
@@ -152,4 +152,23 @@ class NGram(FlatDrafter):
         return manifest.Drafter(self.name, self.kind, self.rule, 1, self.processing, None, details)
 
     def logits(self, prefix: Prefix) -> Logits:
-        return Logits(self.model.law(prefix.tokens).log_().to(self._device), self._ids, self._index)
+        return self.behind(prefix.tokens)
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        return _Branches(self, prefix.tokens)
+
+    def behind(self, tokens: Tensor) -> Logits:
+        """Return the logits behind texts (B, L), of which the last order - 1 tokens count."""
+        return Logits(self.model.law(tokens).log_().to(self._device), self._ids, self._index)
+
+
+class _Branches:
+    """The last tokens of every node's own text."""
+
+    def __init__(self, drafter: NGram, tokens: Tensor) -> None:
+        self._drafter, self._last = drafter, tokens[:, -drafter.options.order :]
+
+    def grow(self, parent: Tensor, tokens: Tensor) -> Logits:
+        longer = torch.cat([self._last[parent.cpu()], tokens.cpu()[:, None]], 1)
+        self._last = longer[:, -self._drafter.options.order :]
+        return self._drafter.behind(self._last)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -30,7 +31,18 @@ from torch import Tensor
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between, one_of
-from traces.drafters.base import PAD, DrafterError, FlatDrafter, Logits, Prefix, States, TreeDrafter, Trees
+from traces.drafters.base import (
+    PAD,
+    Branches,
+    DrafterError,
+    FlatDrafter,
+    Layers,
+    Logits,
+    Prefix,
+    States,
+    TreeDrafter,
+    Trees,
+)
 from traces.package_texts import PACKAGES, package_texts
 from traces.sampling import index_of
 from traces.suffix_array import END, Matcher, SuffixArray
@@ -86,6 +98,7 @@ class Index:
     """The texts' suffix array, and the texts of a batch that are looked up in it.
 
     ids : (R,) int64 ascending, the tokens of the index; count : (R,) int64, how often each occurs
+    texts : where each text of the batch stands
     """
 
     def __init__(self, name: str, options: Options, texts: Texts | None, target: Target) -> None:
@@ -145,22 +158,22 @@ class Index:
     def begin(self, prompts: Tensor) -> None:
         """Start a batch; see `Drafter.begin`."""
         self._width = prompts.shape[1]
-        self._texts = [
+        self.texts = [
             Matcher(self._array, self.options.longest, [token for token in prompt if token != PAD])
             for prompt in prompts.tolist()
         ]
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows; see `Drafter.keep`."""
-        self._texts = [self._texts[row] for row in rows.tolist()]
+        self.texts = [self.texts[row] for row in rows.tolist()]
 
     def follow(self, prefix: Prefix) -> list[Matcher]:
         """Return the texts of the batch, with the tokens that are new."""
-        for text, fresh in zip(self._texts, prefix.tokens[:, self._width :].tolist(), strict=True):
+        for text, fresh in zip(self.texts, prefix.tokens[:, self._width :].tolist(), strict=True):
             for token in fresh:
                 text.append(token)
         self._width = prefix.tokens.shape[1]
-        return self._texts
+        return self.texts
 
     def tree(self, text: Matcher, k: int, nodes: int) -> Draft:
         """Return the draft tree behind a text, of at most `nodes` nodes and k deep."""
@@ -287,8 +300,27 @@ class RetrievalChain(FlatDrafter):
         self.index.keep(rows)
 
     def logits(self, prefix: Prefix) -> Logits:
-        found = [self.index.law(text) for text in self.index.follow(prefix)]
+        return self.behind(self.index.follow(prefix))
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        return _Branches(self, self.index.texts)
+
+    def behind(self, texts: Sequence[Matcher]) -> Logits:
+        """Return the logits behind texts."""
+        found = [self.index.law(text) for text in texts]
         values = np.full((len(found), len(self.index.ids)), -np.inf, np.float32)
         for row, (ids, count) in zip(values, found, strict=True):
             row[np.searchsorted(self.index.ids, ids)] = np.log(count)
         return Logits(torch.from_numpy(values).to(self._ids.device), self._ids, self._column)
+
+
+class _Branches:
+    """A matcher for every node's own text."""
+
+    def __init__(self, drafter: RetrievalChain, root: Sequence[Matcher]) -> None:
+        self._drafter, self._texts = drafter, root
+
+    def grow(self, parent: Tensor, tokens: Tensor) -> Logits:
+        pairs = zip(parent.tolist(), tokens.tolist(), strict=True)
+        self._texts = [self._texts[above].extended(token) for above, token in pairs]
+        return self._drafter.behind(self._texts)

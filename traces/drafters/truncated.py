@@ -13,7 +13,7 @@ from torch import Tensor
 
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
-from traces.drafters.base import PAD, FlatDrafter, Logits, Prefix, States
+from traces.drafters.base import PAD, Branches, FlatDrafter, Layers, Logits, Prefix, States, layers_for
 from traces.drafters.head import card_details, open_head
 from traces.heads import Rounds, taps_of
 from traces.sampling import index_of
@@ -38,7 +38,7 @@ class Truncated(FlatDrafter):
     def __init__(self, name: str, processing: Processing, checkpoint: Path, target: Target) -> None:
         super().__init__(name, processing)
         self._head, self._card = open_head(name, checkpoint, target, "truncated")
-        self.taps = self._head.taps
+        self.taps = self.reads = self._head.taps
         self._index = index_of(self._head.ids, target.vocabulary)
         self._rounds = Rounds(self._head, 1)
 
@@ -54,4 +54,25 @@ class Truncated(FlatDrafter):
 
     def logits(self, prefix: Prefix) -> Logits:
         outputs = self._rounds.step(prefix.tokens[:, -1], taps_of(prefix.hidden, self.taps))
-        return Logits(self._head.logits(outputs[:, 0]), self._head.ids, self._index)
+        return self.behind(outputs[:, 0])
+
+    def prepare(self, nodes: int, rounds: int | None = None) -> None:
+        self._rounds = Rounds(self._head, 1, nodes)
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        return _Branches(self, self._rounds, layers_for(self, layers))
+
+    def behind(self, outputs: Tensor) -> Logits:
+        """Return the logits that outputs (..., H) of the trained layer mean."""
+        return Logits(self._head.logits(outputs), self._head.ids, self._index)
+
+
+class _Branches:
+    """The target's first layers at every node, and the trained one on them."""
+
+    def __init__(self, drafter: Truncated, rounds: Rounds, layers: Layers) -> None:
+        self._drafter, self._tree, self._layers = drafter, rounds.branches(), layers
+
+    def grow(self, parent: Tensor, tokens: Tensor) -> Logits:
+        states = self._layers.grow(self._drafter.taps[0], parent, tokens)
+        return self._drafter.behind(self._tree.grow(parent[None], tokens[None], [states[None]])[0])
