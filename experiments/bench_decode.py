@@ -15,6 +15,7 @@ Prompts are held-out ones that no bundled trace holds, so the router and the cos
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -95,7 +96,7 @@ def measure(
     """
     torch.set_num_threads(1)
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"tuning": [], "texts": []}
-    heldout = {"split": "heldout", "count": 20 + prompts, "domains": list(domains)}
+    heldout = {"split": "heldout", "count": 0, "domains": list(domains)}
     decoder = _decoder(pool, tokens, max(LENGTHS), heldout)
     listed = [each for each in contenders(decoder.names) if names is None or each.name in names]
     trace = hl.sample_trace(TRACE)
@@ -108,7 +109,7 @@ def measure(
     lengths = chosen_lengths(found)
     seen = set(trace.prompt_ids.tolist())
     jobs = [job for job in jobs_of(decoder.config, decoder.target)[0] if job.prompt.id not in seen]
-    order = _interleaved(jobs)[part[0] :: part[1]]
+    order = _interleaved(jobs, prompts)[part[0] :: part[1]]
     rng = np.random.default_rng(0)
     carried = {each.name: _Carried(decoder, each, lengths, router) for each in listed}
     for number, job in enumerate(order):
@@ -201,11 +202,12 @@ def _router(trace: hl.Trace, drafters: Sequence[str]) -> Router:
     return train(trace.among(shared))
 
 
-def _interleaved(jobs: Sequence[Job]) -> list[Job]:
-    """Return jobs with domains taking turns: the mixed stream."""
+def _interleaved(jobs: Sequence[Job], count: int) -> list[Job]:
+    """Return `count` jobs of each domain, the same whatever their order, domains taking turns: the mixed stream."""
     names = list(dict.fromkeys(job.prompt.domain for job in jobs))
-    by = {name: [job for job in jobs if job.prompt.domain == name] for name in names}
-    return [by[name][i] for i in range(max(map(len, by.values()))) for name in names if i < len(by[name])]
+    ordered = sorted(jobs, key=lambda job: hashlib.sha256(job.prompt.id.encode()).digest())
+    by = {name: [job for job in ordered if job.prompt.domain == name] for name in names}
+    return [by[name][i] for i in range(count) for name in names if i < len(by[name])]
 
 
 # ------------------------------------------------------------------ what comes of it

@@ -264,6 +264,17 @@ def _print_comparison(comparison: Comparison, console: Console, caveats: bool = 
     _print_sheet(Sheet(title, ["policy", *comparison.domains], rows), console)
 
 
+def _kinds_sheet(comparison: Comparison) -> Sheet:
+    from hedgelab.comparison import POOLED, half_width
+
+    columns = (POOLED, *comparison.domains)
+    rows = [
+        [best.kind, f"{best.best} (of {best.drafters})", *(half_width(best.mat[domain]) for domain in columns)]
+        for best in comparison.kinds()
+    ]
+    return Sheet("MAT of the best drafter of each kind, alone", ["kind", "drafter", *columns], rows, left=2)
+
+
 _SELECTING = "; learners with full information pay for scoring every drafter in every round"
 
 
@@ -326,6 +337,7 @@ def demo(
             return
         console = _console()
         _print_comparison(comparison, console)
+        _print_sheet(_kinds_sheet(comparison), console)
         console.print(f"figure: {figure}", soft_wrap=True)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from hedgelab.feedback import draft_length, loss_range
 from hedgelab.regret import Interval, bootstrap_counts, ratio_interval, sum_interval, token_game
 from hedgelab.trace import Trace
 
-__all__ = ["POOLED", "Comparison", "Curves", "Policy", "compare", "default_learners", "regret_curves"]
+__all__ = ["POOLED", "BestOfKind", "Comparison", "Curves", "Policy", "compare", "default_learners", "regret_curves"]
 
 POOLED = "all domains"
 REPLICATES = 8  # coin replicates a policy is averaged over: they sharpen each prompt's mean, they add no prompts
@@ -50,17 +50,30 @@ class Policy:
     seconds: ModelledSeconds = None
 
 
+class BestOfKind(NamedTuple):
+    """The drafter of a kind that needs the fewest rounds alone, `best` of so many `drafters`.
+
+    mat : its MAT, {domain or "all domains": interval}
+    """
+
+    kind: str
+    drafters: int
+    best: str
+    mat: dict[str, Interval]
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Policies on one trace, with paired bootstrap intervals over prompts (95%, percentile, drawn within domains).
 
-    costs : of the calls, where seconds are modelled
+    alone : (S, N) expected rounds of each drafter alone. costs : of the calls, where seconds are modelled
     """
 
     trace: Trace
     settings: dict[str, Any]
     best_fixed: str
     policies: tuple[Policy, ...]
+    alone: NDArray[np.float64]
     costs: Costs | None = None
 
     @property
@@ -86,24 +99,43 @@ class Comparison:
         """
         return self._summary
 
-    @cached_property
-    def _summary(self) -> dict[str, dict[str, dict[str, Any]]]:
-        # tables, figure and JSON all ask for it
-        reference = next(policy for policy in self.policies if policy.name == BEST_FIXED).rounds
+    def kinds(self) -> list[BestOfKind]:
+        """Return the best drafter of each kind over all domains, alone, in the order in which the trace names kinds.
 
-        def shown(interval: Interval, prompts: int) -> Interval:
-            # a bootstrap over one prompt in a domain has no spread to show
-            return interval if prompts > 1 else Interval(interval.estimate, math.nan, math.nan)
+        It was chosen on the very texts on which its MAT is shown, which flatters a kind of many drafters.
+        """
+        members: dict[str, list[int]] = {}
+        for i, drafter in enumerate(self.trace.manifest.drafters):
+            members.setdefault(drafter.kind, []).append(i)
+        total = self.alone.sum(axis=0)
+        best = {kind: min(those, key=lambda i: float(total[i])) for kind, those in members.items()}
+        mats: dict[str, dict[str, Interval]] = {kind: {} for kind in members}
+        for domain, here, counts, single in self._resampled():
+            for kind, i in best.items():
+                interval = ratio_interval(self.tokens[here], self.alone[here, i], counts)
+                mats[kind][domain] = _shown(interval, single)
+        return [
+            BestOfKind(kind, len(those), self.trace.drafters[best[kind]], mats[kind]) for kind, those in members.items()
+        ]
 
-        table: dict[str, dict[str, dict[str, Any]]] = {}
+    def _resampled(self) -> Iterator[tuple[str, NDArray[np.bool_], NDArray[np.float64], bool]]:
+        """Yield (domain or POOLED, its texts (S,), draws (resamples, texts), whether one has a single prompt)."""
         for domain in (*self.domains, POOLED):
             here = np.full(self.trace.sequences, True) if domain == POOLED else self.trace.domains == domain
-            tokens = self.tokens[here]
             # a conversation is drawn as a whole: over all domains it belongs to that of its first turn
             strata = self.trace.home_domains[here] if domain == POOLED else self.trace.domains[here]
             clusters = self.trace.conversations[here]
             counts = bootstrap_counts(clusters, strata=strata, resamples=RESAMPLES, seed=0)
-            prompts = min(len(set(clusters[strata == name])) for name in np.unique(strata))
+            single = min(len(set(clusters[strata == name])) for name in np.unique(strata)) < 2
+            yield domain, here, counts, single
+
+    @cached_property
+    def _summary(self) -> dict[str, dict[str, dict[str, Any]]]:
+        # tables, figure and JSON all ask for it
+        reference = next(policy for policy in self.policies if policy.name == BEST_FIXED).rounds
+        table: dict[str, dict[str, dict[str, Any]]] = {}
+        for domain, here, counts, single in self._resampled():
+            tokens = self.tokens[here]
             table[domain] = {}
             for policy in self.policies:
                 rounds = policy.rounds[here]
@@ -116,7 +148,7 @@ class Comparison:
                 if self.costs is not None and policy.seconds is not None:
                     plain = tokens * self.costs.target.step.median
                     numbers["speedup"] = ratio_interval(plain, policy.seconds[here], counts)
-                table[domain][policy.name] = {key: shown(interval, prompts) for key, interval in numbers.items()}
+                table[domain][policy.name] = {key: _shown(interval, single) for key, interval in numbers.items()}
         return table
 
     def difference(self, name: str, other: str) -> Interval:
@@ -150,11 +182,24 @@ class Comparison:
                 }
                 for domain, rows in self.summary().items()
             },
+            "kinds": {
+                best.kind: {
+                    "drafters": best.drafters,
+                    "best": best.best,
+                    "mat": {domain: _document(interval) for domain, interval in best.mat.items()},
+                }
+                for best in self.kinds()
+            },
         }
 
 
 BEST_FIXED = "best fixed drafter"
 ORACLES = (BEST_FIXED, "best fixed per prompt", "informed switching", "clairvoyant switching")
+
+
+def _shown(interval: Interval, single: bool) -> Interval:
+    # a bootstrap over one prompt in a domain has no spread to show
+    return Interval(interval.estimate, math.nan, math.nan) if single else interval
 
 
 def _document(interval: Interval) -> dict[str, float | None]:
@@ -249,6 +294,7 @@ def compare(
         settings={"k": k, "replicates": replicates, "seed": seed, **options},
         best_fixed=trace.drafters[fixed.best],
         policies=tuple(rows),
+        alone=fixed.rounds,
         costs=costs,
     )
 

@@ -42,7 +42,17 @@ from hedgelab.sheets import Cell, Sheet
 from hedgelab.storage.manifest import Drafter
 from hedgelab.trace import Trace
 
-__all__ = ["OF", "AcceptanceMatrix", "Ratios", "Role", "acceptance_matrix", "default_length", "family_of", "role_of"]
+__all__ = [
+    "OF",
+    "AcceptanceMatrix",
+    "Ratios",
+    "Role",
+    "acceptance_matrix",
+    "default_length",
+    "family_of",
+    "role_of",
+    "roles_of",
+]
 
 OF = {"mat": "MAT (tokens / rounds)", "acceptance": "Acceptance of the first draft"}
 _DRAFTS = 5
@@ -71,6 +81,19 @@ def role_of(drafter: Drafter) -> Role:
     if not domains:
         return Role("other")
     return Role("specialist", domains[0]) if len(domains) == 1 else Role("generalist")
+
+
+def roles_of(drafters: Sequence[Drafter]) -> tuple[Role, ...]:
+    """Return the role of each of a trace's drafters; one that reads another's laws has learned what that one has.
+
+    >>> from hedgelab.storage.manifest import Processing
+    >>> head = Drafter("eagle-sql", "head", "chain", 6, Processing(1.0), None, {"domains": ["sql"]})
+    >>> tree = Drafter("eagle-sql-tree", "tree", "tree", 6, Processing(0.0), None, {"over": "eagle-sql"})
+    >>> roles_of([tree, head])[0], role_of(tree)
+    (Role(name='specialist', home='sql'), Role(name='other', home=''))
+    """
+    own = {drafter.name: role_of(drafter) for drafter in drafters}
+    return tuple(own.get(str(drafter.details.get("over")), own[drafter.name]) for drafter in drafters)
 
 
 def family_of(drafter: Drafter) -> str:
@@ -305,7 +328,7 @@ def acceptance_matrix(trace: Trace, k: int | None = None) -> AcceptanceMatrix:
         k=k,
         drafters=trace.drafters,
         families=tuple(family_of(drafter) for drafter in trace.manifest.drafters),
-        roles=tuple(role_of(drafter) for drafter in trace.manifest.drafters),
+        roles=roles_of(trace.manifest.drafters),
         domains=tuple(domains),
         prompts=tuple(len(sums) for sums in tokens),
         tokens=tuple(int(sums[:, 0].sum()) for sums in tokens),

@@ -123,7 +123,7 @@ def _coin_rounds(begin, end, sequence_id, seed, replicate, k, alpha_flat, alpha_
                 fewest = min(fewest, value[min(t + got + 1, length)])
             value[t] = fewest + 1
         switching[s] = value[0]
-        for i in range(n):
+        for i in range(fixed.shape[1]):
             t = 0
             rounds = 0
             while t < length:
@@ -195,13 +195,14 @@ def informed_rounds(trace: Trace, *, k: int | None = None) -> NDArray[np.float64
 
 
 def _under_coins(
-    trace: Trace, k: int | None, seed: int, replicate: int
+    trace: Trace, k: int | None, seed: int, replicate: int, drafters: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the rounds of the first `drafters` drafters alone, (S, drafters), and of the best choice among all."""
     k = draft_length(trace, k)
     seed, replicate = coin_place(seed, replicate)
     check_values(trace)
     column, deep = block_layout(trace)
-    fixed = np.empty((trace.sequences, len(trace.drafters)))
+    fixed = np.empty((trace.sequences, drafters))
     switching = np.empty(trace.sequences, np.int64)
     done = 0
     for part in trace.parts():
@@ -226,7 +227,7 @@ def _under_coins(
 
 def fixed_rounds(trace: Trace, *, k: int | None = None, seed: int = 0, replicate: int = 0) -> FixedRounds:
     """Return the rounds of each drafter, used alone, under the coins of (seed, replicate): those that `replay` uses."""
-    return FixedRounds(_under_coins(trace, k, seed, replicate)[0])
+    return FixedRounds(_under_coins(trace, k, seed, replicate, len(trace.drafters))[0])
 
 
 def clairvoyant_rounds(trace: Trace, *, k: int | None = None, seed: int = 0, replicate: int = 0) -> NDArray[np.int64]:
@@ -235,4 +236,4 @@ def clairvoyant_rounds(trace: Trace, *, k: int | None = None, seed: int = 0, rep
     By dynamic programming over rows, so also for drafters whose acceptance depends on depth. It sees text and coins
     beforehand and depends on their coupling across drafters: a limit to measure against, not attainable.
     """
-    return _under_coins(trace, k, seed, replicate)[1]
+    return _under_coins(trace, k, seed, replicate, 0)[1]

@@ -24,7 +24,7 @@ from hedgelab import oracles
 from hedgelab.comparison import POOLED, REPLICATES, RESAMPLES, Advance, Comparison, cell, compare
 from hedgelab.contract import Learner
 from hedgelab.feedback import draft_length
-from hedgelab.matrix import role_of
+from hedgelab.matrix import roles_of
 from hedgelab.regret import Interval, bootstrap_counts, ratio_interval
 from hedgelab.router import (
     FORMAT_VERSION,
@@ -158,7 +158,7 @@ class Evaluation:
 
     def foreign(self) -> NDArray[np.bool_]:
         """Return (S,) whether a text was sent to the specialist of another domain."""
-        homes = np.array([role_of(drafter).home for drafter in self.trace.manifest.drafters])[self.route]
+        homes = np.array([role.home for role in roles_of(self.trace.manifest.drafters)])[self.route]
         return (homes != "") & (homes != self.trace.domains)
 
     def shares(self) -> dict[str, dict[str, Interval]]:

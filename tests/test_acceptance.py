@@ -327,7 +327,8 @@ def test_intervals_hold_what_was_recorded_on_the_full_vocabulary():
     token, token_logprob = trace.token[rows], trace.target_logprob[rows]
     outside = ~(ids == token[:, None]).any(axis=1)
     for i, drafter in enumerate(trace.manifest.drafters):
-        known = np.isfinite(tail_q[:, i])  # a drafter that proposes nothing has no q
+        known = np.isfinite(tail_q[:, i])  # a drafter that proposes nothing has no q, and a tree is of tokens
+        assert known.any() == (drafter.rule != "tree")
         alpha, gamma = acceptance.chain_interval(
             ids[known],
             log_p[known],
@@ -340,7 +341,8 @@ def test_intervals_hold_what_was_recorded_on_the_full_vocabulary():
         for (low, high), values in ((alpha, trace.alpha), (gamma, trace.gamma)):
             exact = values[rows[known], 0, i]
             stored = 7.7e-6  # the rounding of fixed16
-            assert ((low - stored <= exact) & (exact <= high + stored)).all(), drafter.name
+            assert (low - stored <= exact).all(), drafter.name  # several drafts are accepted at least as often as one
+            assert drafter.rule == "recursive" or (exact <= high + stored).all(), drafter.name
         assert (alpha[1] - alpha[0] < 1e-4)[~outside[known]].all()
 
 

@@ -97,6 +97,33 @@ def test_demo_json(folder, tmp_path):
     assert pooled["normalhedge"]["mat"]["estimate"] == pytest.approx(trace.rows / np.mean(rounds))
 
 
+def test_demo_shows_every_kind(tmp_path):
+    """The best drafter of each kind, with its MAT in each domain, by hand from the rounds that it needs alone."""
+    trace = hl.sample_trace("t06").few_prompts(2)
+    trace.save(tmp_path / "few")
+    arguments = ("demo", "--trace", tmp_path / "few", "--figure", tmp_path / "f.png", "--replicates", 1)
+    kinds = json.loads(run(*arguments, "--json").stdout)["kinds"]
+    manifest = trace.manifest.drafters
+    assert list(kinds) == list(dict.fromkeys(drafter.kind for drafter in manifest))
+    rounds = hl.oracles.expected_fixed_rounds(trace, k=5).rounds
+    lengths = np.diff(trace.offsets)
+    for kind, found in kinds.items():
+        members = [i for i, drafter in enumerate(manifest) if drafter.kind == kind]
+        assert found["drafters"] == len(members)
+        best = trace.drafters.index(found["best"])
+        assert best in members
+        assert rounds[:, best].sum() == rounds[:, members].sum(axis=0).min()
+        for domain, interval in found["mat"].items():
+            here = np.full(trace.sequences, True) if domain == "all domains" else trace.domains == domain
+            assert interval["estimate"] == pytest.approx(lengths[here].sum() / rounds[here, best].sum())
+            assert interval["low"] <= interval["estimate"] <= interval["high"]
+    text = run(*arguments).stdout
+    for kind, found in kinds.items():
+        assert f"│ {kind} " in text
+        assert f"{found['best']} (of {found['drafters']})" in text
+        assert f"{found['mat']['all domains']['estimate']:.2f} ±" in text
+
+
 def test_replay_a_registered_learner(folder):
     text = run("replay", folder, "--learner", "fixed", "--set", "drafter=good", "--k", 3).stdout
     assert "fixed" in text

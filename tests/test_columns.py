@@ -64,6 +64,13 @@ def test_deflate_holds_int16(values):
     np.testing.assert_array_equal(again, values)
 
 
+@pytest.mark.parametrize("rows", [2047, 2048, 2049, 5000])
+def test_deflate_holds_more_rows_than_are_inflated_at_a_time(rows):
+    codes = np.random.default_rng(rows).integers(0, 65536, (rows, 2, 3)).astype(np.uint16)
+    values = decode(codes, "fixed16", codes.shape)
+    np.testing.assert_array_equal(decode(encode(values, "deflate"), "deflate", values.shape), values)
+
+
 def test_damaged_deflated_bytes_are_refused():
     stored = encode(np.linspace(0, 1, 60, dtype=np.float32).reshape(20, 3), "deflate")
     for bad in (stored[:-1], np.append(stored, np.uint8(0)), stored[::-1], stored[:0]):

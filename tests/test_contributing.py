@@ -1,16 +1,29 @@
-"""The learner that CONTRIBUTING shows is complete: it runs, compiled and plain, and equals the twin shown beside it."""
+"""What CONTRIBUTING shows is complete. The learner runs, compiled and plain, and equals the twin shown beside it; the
+drafter, put where it says, is recorded.
+"""
 
 import importlib.util
+import json
+import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+import yaml
 
 import hedgelab as hl
 from experiments.twins import game as twin_game
+from tests.strategies_recording import tiny_checkpoint, tiny_prompts
+from tests.test_collect import rows_of, text_of
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(), re.DOTALL)
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+ENTRY = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)[0]
 
 
 def load(name, text, folder):
@@ -48,3 +61,73 @@ def test_the_example_learner_is_complete(tmp_path):
 def test_the_example_is_short():
     code = [line for line in BLOCKS[0].split('"""', 2)[2].splitlines() if line.strip()]
     assert len(code) <= 30
+
+
+@pytest.fixture
+def grown(tmp_path):
+    """A copy of the recorder with the drafter shown, put where CONTRIBUTING says; returns how to call it."""
+    shutil.copytree(ROOT / "traces", tmp_path / "traces", ignore=shutil.ignore_patterns("data", "__pycache__"))
+    drafters = tmp_path / "traces" / "drafters"
+    (drafters / "repeat.py").write_text(BLOCKS[2])
+    registry = (drafters / "__init__.py").read_text()
+    opening = "KINDS: dict[str, Kind] = {\n"
+    assert registry.count(opening) == 1
+    registry = registry.replace(opening, opening + BLOCKS[3])
+    (drafters / "__init__.py").write_text(registry.replace("import causal,", "import repeat, causal,"))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+
+    def call(*arguments):
+        command = [sys.executable, "-m", "traces", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    return call
+
+
+def test_the_example_drafter_is_complete(tmp_path, grown):
+    """Recorded by the command that CONTRIBUTING names, and equal to drafts made one by one from the text."""
+    tiny_checkpoint(tmp_path / "target", sharp=0.3)
+    tiny_prompts(tmp_path / "prompts.jsonl", 8)
+    entry = yaml.safe_load(ENTRY)[0]
+    k = 4
+    document = {
+        "name": "tiny", "target": "target", "prompts": {"file": "prompts.jsonl"}, "processing": {"temperature": 0.1},
+        "max_new_tokens": 30, "k": k, "seed": 3, "loop": 0,
+        "drafters": [
+            entry, {**entry, "name": "once", "options": {}}, {**entry, "name": "long", "options": {"span": 16}},
+        ],
+    }  # fmt: skip
+    (tmp_path / "config.yaml").write_text(json.dumps(document))
+    done = grown("collect", "config.yaml", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    trace = hl.open_trace(tmp_path / "out")
+    assert trace.drafters == ("twice", "once", "long")
+    assert [drafter.details["span"] for drafter in trace.manifest.drafters] == [2, 1, 16]
+    accepted, silent = [0, 0, 0], 0
+    for s, begin, end in rows_of(trace):
+        prompt, own = text_of(trace, s)
+        text = [*prompt, *own]
+        for i, span in enumerate((2, 1, 16)):
+            for start in range(begin, end):
+                behind = len(prompt) + 1 + start - begin  # where the round's first draft goes
+                alive = behind >= span
+                silent += not alive
+                assert trace.proposed[start, i] == k * alive
+                for d in range(min(k, end - start)):
+                    alive = alive and text[behind + d] == text[behind - span + d % span]
+                    assert trace.alpha[start + d, d, i] == alive
+                    accepted[i] += alive
+    assert min(accepted) > 0
+    assert silent > 0
+
+
+def test_the_example_drafter_checks_its_options(tmp_path, grown):
+    tiny_prompts(tmp_path / "prompts.jsonl", 1)
+    entry = yaml.safe_load(ENTRY)[0]
+    document = {
+        "name": "tiny", "prompts": {"file": "prompts.jsonl"}, "processing": {"temperature": 0.1},
+        "drafters": [{**entry, "options": {"span": 0}}],
+    }  # fmt: skip
+    (tmp_path / "config.yaml").write_text(json.dumps(document))
+    done = grown("collect", "config.yaml", "--out", "out")
+    assert done.returncode != 0
+    assert "span" in done.stderr

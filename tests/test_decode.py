@@ -90,6 +90,27 @@ def soft(home):
     return decoder_of(home, SOFT)
 
 
+def some(*names):
+    """The pool's entries of these names, with those that they read."""
+    wanted = {*names, *(entry["options"].get("over") for entry in POOL if entry["name"] in names)}
+    return [entry for entry in POOL if entry["name"] in wanted]
+
+
+SMALL = some("lookup", "exit", "static", "sequences", "ngram")
+
+
+@pytest.fixture(scope="module")
+def small(home):
+    """A greedy decoder of few drafters, and what it writes without them."""
+    decoder = decoder_of(home, GREEDY, SMALL, max_new_tokens=20)
+    return decoder, decoder.run(jobs(decoder, 4), "autoregressive")
+
+
+@pytest.fixture(scope="module")
+def plain(greedy):
+    return greedy.run(jobs(greedy), "autoregressive")
+
+
 def jobs(decoder, count=None):
     return jobs_of(decoder.config, decoder.target)[0][:count]
 
@@ -117,10 +138,11 @@ def rounds_are_whole(run):
         assert full[:-1].all()  # only a last round can be cut
 
 
-@pytest.mark.parametrize("k", [1, 2, 4])
-@pytest.mark.parametrize("name", NAMES)
-def test_greedy_text_of_every_kind(greedy, name, k):
-    plain = greedy.run(jobs(greedy), "autoregressive")
+@pytest.mark.parametrize(
+    ("name", "k"),
+    [*((name, 4) for name in NAMES), *((name, k) for name in ("deep", "sequences", "wide") for k in (1, 2))],
+)
+def test_greedy_text_of_every_kind(greedy, plain, name, k):
     run = greedy.run(jobs(greedy), name, Setting(k, seed=11), batch=3)
     same_texts(run, plain)
     rounds_are_whole(run)
@@ -130,23 +152,25 @@ def test_greedy_text_of_every_kind(greedy, name, k):
 
 
 @pytest.mark.parametrize("learner", few(hl.learners(), ["normalhedge", "hedge", "ucbspec", "metasd-onpath", "uniform"]))
-def test_greedy_text_of_every_learner(greedy, learner):
-    plain = greedy.run(jobs(greedy), "autoregressive")
+def test_greedy_text_of_every_learner(small, learner):
+    decoder, plain = small
     policy = hl.learner(learner, drafter="deep") if learner == "fixed" else learner
-    run = greedy.run(jobs(greedy), policy, Setting(3, seed=2), batch=2)
+    run = decoder.run(jobs(decoder, 4), policy, Setting(3, seed=2), batch=2)
     same_texts(run, plain)
     rounds_are_whole(run)
 
 
 @pytest.mark.parametrize(
-    "schedule", ["every", "every=3", "turns=2", "random=3", "likely=2", "never", "every=2,turns=1"]
-)
-@pytest.mark.parametrize("objective", ["length", "acceptance", "mixture"])
-def test_greedy_text_of_every_schedule(greedy, schedule, objective):
-    plain = greedy.run(jobs(greedy), "autoregressive")
+    ("schedule", "objective"),
+    [
+        ("every", "mixture"), ("every=3", "length"), ("turns=2", "acceptance"), ("random=3", "length"),
+        ("likely=2", "mixture"), ("never", "length"), ("every=2,turns=1", "length"),
+    ],
+)  # fmt: skip
+def test_greedy_text_of_every_schedule(small, schedule, objective):
+    decoder, plain = small
     setting = Setting(4, objective=objective, seed=5, carry_over=True, schedule=Schedule.parse(schedule))
-    run = greedy.run(jobs(greedy), "normalhedge", setting, batch=2)
-    same_texts(run, plain)
+    same_texts(decoder.run(jobs(decoder, 4), "normalhedge", setting, batch=2), plain)
 
 
 @pytest.mark.parametrize("name", [entry["name"] for entry in CERTAIN])
@@ -169,18 +193,23 @@ def test_the_collector_writes_the_plain_text(home, soft, tmp_path):
 
 def test_batches_change_nothing(greedy, soft):
     for decoder in (greedy, soft):
-        one, three = (decoder.run(jobs(decoder), "hedge", Setting(3, seed=4), batch=batch) for batch in (1, 3))
+        one, three = (decoder.run(jobs(decoder, 4), "hedge", Setting(3, seed=4), batch=batch) for batch in (1, 4))
         assert [text.tokens for text in one.texts] == [text.tokens for text in three.texts]
         assert [text.picks.tolist() for text in one.texts] == [text.picks.tolist() for text in three.texts]
 
 
-@pytest.mark.parametrize("policy", ["normalhedge", "hedge", "ucbspec", "exp3spec", "metasd", "ftl", "fixed-share"])
-@pytest.mark.parametrize("objective", ["length", "acceptance"])
-def test_greedy_rounds_are_those_of_replay(home, tmp_path, policy, objective):
+@pytest.mark.parametrize(
+    ("policy", "objective", "drafters"),
+    [
+        ("normalhedge", "length", POOL), ("hedge", "acceptance", SMALL), ("ucbspec", "length", SMALL),
+        ("exp3spec", "acceptance", SMALL), ("metasd", "length", SMALL), ("fixed-share", "length", SMALL),
+    ],
+)  # fmt: skip
+def test_greedy_rounds_are_those_of_replay(home, tmp_path, policy, objective, drafters):
     """Live and replayed on what was recorded live: the same picks, the same accepted drafts, round for round."""
-    decoder = decoder_of(home, GREEDY)
+    decoder = decoder_of(home, GREEDY, drafters)
     setting = Setting(4, objective=objective, seed=3, carry_over=True)
-    with Recorder(tmp_path / "live", decoder, jobs(decoder), document_of(home, GREEDY, POOL), "cpu") as recorder:
+    with Recorder(tmp_path / "live", decoder, jobs(decoder), document_of(home, GREEDY, drafters), "cpu") as recorder:
         run = decoder.run(jobs(decoder), policy, setting, batch=1, keep=True, ended=recorder.write)
         recorder.finish(run)
     trace = open_trace(tmp_path / "live")
@@ -211,13 +240,14 @@ def test_live_traces_are_those_of_the_collector(home, tmp_path, how):
 
 
 @pytest.mark.parametrize("limit", [2, 3, 19])
-def test_token_limit(greedy, home, limit):
-    decoder = decoder_of(home, GREEDY, max_new_tokens=limit)
+def test_token_limit(home, limit):
+    decoder = decoder_of(home, GREEDY, some("itself", "static", "sequences"), max_new_tokens=limit)
+    plain = decoder.run(jobs(decoder, 3), "autoregressive")
     for name in ("itself", "static", "sequences"):
-        run = decoder.run(jobs(decoder), name, Setting(4))
+        run = decoder.run(jobs(decoder, 3), name, Setting(4), batch=3)
         assert all(len(text.tokens) <= limit for text in run.texts)
         assert any(text.stop == "length" and len(text.tokens) == limit for text in run.texts)
-        same_texts(run, decoder.run(jobs(decoder), "autoregressive"))
+        same_texts(run, plain)
 
 
 def test_context_limit(home):
@@ -231,9 +261,8 @@ def test_context_limit(home):
         decoder.run([long], "itself")
 
 
-def test_eos_inside_drafts(greedy):
+def test_eos_inside_drafts(greedy, plain):
     """An end that is accepted as a draft ends the text there, whatever else was accepted."""
-    plain = greedy.run(jobs(greedy), "autoregressive")
     run = greedy.run(jobs(greedy), "itself", Setting(4))
     ends = [text for text in run.texts if text.stop == "eos"]
     assert all(text.tokens.index(0) == len(text.tokens) - 1 for text in ends)
@@ -274,14 +303,15 @@ class Broken(FlatDrafter):
 def test_failing_drafters(home, how, policy, row):
     """A drafter that fails in mid-stream ends in an error that names it, or is left out: never in another text."""
     for on_fault in ("stop", "drop"):
-        decoder = decoder_of(home, GREEDY, [*CERTAIN[:1], LAWS[6], *LAWS[2:3]], on_fault=on_fault)
-        plain = decoder.run(jobs(decoder), "autoregressive")
-        decoder.drafters[1] = Broken(decoder.drafters[1], how, row)
+        decoder = decoder_of(home, GREEDY, some("lookup", "ngram", "deep"), on_fault=on_fault, max_new_tokens=16)
+        plain = decoder.run(jobs(decoder, 4), "autoregressive")
+        broken = decoder.names.index("ngram")
+        decoder.drafters[broken] = Broken(decoder.drafters[broken], how, row)
         if on_fault == "stop":
             with pytest.raises(DecodeError, match=r"drafter 'ngram'.*(out of paper|NaN)"):
-                decoder.run(jobs(decoder), policy, Setting(3))
+                decoder.run(jobs(decoder, 4), policy, Setting(3))
             continue
-        run = decoder.run(jobs(decoder), policy, Setting(3), batch=2)
+        run = decoder.run(jobs(decoder, 4), policy, Setting(3), batch=2)
         same_texts(run, plain)
         assert any("ngram" in text.dropped for text in run.texts)
 
@@ -291,7 +321,7 @@ def test_processors_see_the_whole_text_once(home):
     from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor
 
     penalty = RepetitionPenaltyLogitsProcessor(1.7)
-    decoder = decoder_of(home, GREEDY, processors=(penalty,))
+    decoder = decoder_of(home, GREEDY, some("itself", "static", "sequences", "lookup"), processors=(penalty,))
     model = decoder.target.model
     plain = decoder.run(jobs(decoder, 4), "autoregressive")
     for text in plain.texts:
@@ -376,7 +406,7 @@ def text_law(decoder, job, length):
 )
 def test_sampled_text_has_the_law_of_the_target(home, name):
     """Every outcome of every coin, through the decoder itself: the law of texts of three tokens is p's."""
-    decoder = decoder_of(home, (FEW, {"temperature": 1.0, "top_k": 2}), k=2, max_new_tokens=3)
+    decoder = decoder_of(home, (FEW, {"temperature": 1.0, "top_k": 2}), some(name), k=2, max_new_tokens=3)
     job = jobs(decoder, 1)[0]
     law = joint(lambda chance: tuple(decoder.run([job], name, Setting(2), chance=lambda _: chance).texts[0].tokens))
     exact = text_law(decoder, job, 3)
@@ -389,7 +419,7 @@ def test_sampled_text_has_the_law_of_the_target(home, name):
 @pytest.mark.parametrize(("policy", "seed"), [("hedge", 1), ("metasd-onpath", 2), ("exp3spec", 3)])
 def test_sampled_text_under_policies(home, policy, seed):
     """The same with learners, whose picks follow what was committed, and MetaSD's what was drafted off the path."""
-    pool = [entry for entry in POOL if entry["name"] in ("small", "deep", "sequences", "lookup")]
+    pool = some("sequences", "exit", "lookup")
     decoder = decoder_of(home, (FEW, {"temperature": 1.0, "top_k": 2}), pool, k=2, max_new_tokens=3)
     job = jobs(decoder, 1)[0]
     setting = Setting(2, seed=seed)
@@ -404,17 +434,38 @@ def test_sampled_rounds_are_those_of_replay(home, tmp_path):
     """Live MAT lies where replays of the same texts with other coins put it.
 
     The live rounds are one draw of coins; replicates of the replay give that draw's mean and spread. A false alarm has
-    a probability of 6e-5 for each policy (4 standard deviations of a sum over some 60 texts).
+    a probability of 6e-5 for each policy (4 standard deviations of a sum over 32 texts).
     """
-    decoder = decoder_of(home, SOFT, [entry for entry in POOL if entry["name"] in ("small", "deep", "ngram")])
-    many = [dataclasses.replace(job, sequence_id=i) for i, job in enumerate(jobs(decoder) * 8)]
+    decoder = decoder_of(home, SOFT, some("small", "deep", "ngram"), max_new_tokens=16)
+    many = [dataclasses.replace(job, sequence_id=i) for i, job in enumerate(jobs(decoder) * 4)]
     for policy in ("hedge", "exp3spec", "small"):
         document = document_of(home, SOFT, [])
         with Recorder(tmp_path / policy, decoder, many, document, "cpu") as recorder:
-            run = decoder.run(many, policy, Setting(4, seed=7), batch=16, keep=True, ended=recorder.write)
+            run = decoder.run(many, policy, Setting(4, seed=7), batch=32, keep=True, ended=recorder.write)
             recorder.finish(run)
         trace = open_trace(tmp_path / policy)
         learner = hl.learner("fixed", drafter="small") if policy == "small" else policy
         rounds = np.array([hl.replay(trace, learner, k=4, replicate=1 + i).rounds for i in range(60)])
         live = sum(len(text.picks) for text in run.texts if text.rows)
         assert abs(live - rounds.mean()) < 4 * rounds.std(ddof=1) * (1 + 1 / 60) ** 0.5
+
+
+def test_interruption_leaves_a_readable_trace(home, tmp_path):
+    """What was written before Ctrl-C is a trace: not complete, and every text whole."""
+    decoder = decoder_of(home, SOFT)
+    document = document_of(home, SOFT, POOL)
+
+    def interrupt(texts):
+        recorder.write(texts)
+        if recorder.written == 2:
+            raise KeyboardInterrupt
+
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Recorder(tmp_path / "live", decoder, jobs(decoder), document, "cpu") as recorder,
+    ):
+        decoder.run(jobs(decoder), "hedge", Setting(3), batch=2, keep=True, ended=interrupt)
+    trace = open_trace(tmp_path / "live")
+    assert trace.sequences == 4
+    assert not trace.manifest.complete
+    assert [problem for problem in trace.check() if "complete" not in problem] == []

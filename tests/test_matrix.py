@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import hedgelab as hl
 from hedgelab.cli import app
 from hedgelab.finding import ALL
-from hedgelab.matrix import Ratios, Role, family_of, role_of
+from hedgelab.matrix import Ratios, Role, family_of, role_of, roles_of
 from hedgelab.pools import pool
 from hedgelab.storage.manifest import Drafter, Processing
 from hedgelab.trace import Trace
@@ -205,6 +205,16 @@ def test_roles_and_families():
     assert family_of(drafter("head", taps=[10, 20])) == "head 10-20"
     assert family_of(drafter("head", taps=[])) == family_of(drafter("head", taps=3)) == "head"
     assert role_of(strategies.a_manifest().drafters[0]) == Role("other")
+
+
+def test_a_tree_over_anothers_laws_has_its_role():
+    heads = [dataclasses.replace(drafter(domains=[name]), name=name) for name in ("sql", "math")]
+    both = dataclasses.replace(drafter(domains=["sql", "math"]), name="both")
+    trees = [dataclasses.replace(drafter("tree", over=over), name=f"{over}-tree") for over in ("math", "both", "gone")]
+    assert roles_of([*trees, *heads, both]) == (
+        Role("specialist", "math"), Role("generalist"), Role("other"),
+        Role("specialist", "sql"), Role("specialist", "math"), Role("generalist"),
+    )  # fmt: skip
 
 
 def test_rows_are_grouped_and_specialists_follow_the_domains():

@@ -1,5 +1,6 @@
 """A pool from nothing on a tiny target: what it holds, and that interruption and failures cost nothing that is done."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -74,6 +75,11 @@ def made(home):
         make_pool(load_pool_config(home / "pool.yaml"), home / "made", traces=True, executor=executor)
     torch.set_num_threads(threads)
     return home / "made"
+
+
+def configuration(document, folder):
+    """A pool's configuration as its file gives it: YAML sorts the recordings, whose order heads notice."""
+    return parse_pool_config(yaml.safe_load(yaml.safe_dump(document)), folder)
 
 
 def files_of(folder):
@@ -182,13 +188,55 @@ def test_a_pool_of_another_configuration_is_not_taken_for_this_one(home, made, t
         (tmp_path / "small.yaml").write_text(yaml.safe_dump(TRACE))
     shutil.copytree(made, tmp_path / "pool")
     threads = torch.get_num_threads()
-    config = parse_pool_config(document, folder)
+    config = configuration(document, folder)
     with (
         ThreadPoolExecutor(1) as executor,
         pytest.raises(ConfigError, match="another configuration or from other texts"),
     ):
         make_pool(config, tmp_path / "pool", traces=True, resume=True, executor=executor)
     torch.set_num_threads(threads)
+
+
+def test_a_head_on_the_last_state_leaves_recorded_texts_as_they_are(home, made, tmp_path):
+    """The last state of all is kept for every head: texts recorded before one asks for it serve it as they are."""
+    medusa = {**HEAD, "name": "medusa-all", "kind": "medusa", "taps": [1, 3]}
+    document = {**DOCUMENT, "heads": [*DOCUMENT["heads"], medusa], "traces": []}
+    shutil.copytree(made, tmp_path / "pool")
+    before = json.loads((made / "steps.json").read_text())
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(1) as executor:
+        found = make_pool(configuration(document, home), tmp_path / "pool", resume=True, executor=executor)
+        assert set(found) == {*before, "heads/medusa-all"}
+        assert all(found[title] == step for title, step in before.items())  # seconds, too: none was run again
+        # the other way round, and a pool whose steps were noted when the last layer still counted
+        without = configuration({**DOCUMENT, "traces": []}, home)
+        make_pool(without, tmp_path / "pool", resume=True, executor=executor)
+        for title in list(found):
+            if title.startswith("texts/"):
+                found[title]["fingerprint"] = noted_with(title.removeprefix("texts/"), document, home, [1, 2, 3])
+        (tmp_path / "pool" / "steps.json").write_text(json.dumps(found))
+        again = make_pool(configuration(document, home), tmp_path / "pool", resume=True, executor=executor)
+        assert again == found
+        # a layer that was not kept is another matter
+        document["heads"] = [*DOCUMENT["heads"], {**medusa, "taps": [0]}]
+        with pytest.raises(ConfigError, match="another configuration or from other texts"):
+            make_pool(configuration(document, home), tmp_path / "pool", resume=True, executor=executor)
+    torch.set_num_threads(threads)
+
+
+def noted_with(name, document, home, taps):
+    """The fingerprint of texts kept with `taps`, from its parts."""
+    recording = parse_pool_config(document, home).recordings()[name]
+    facts = ["texts", recording, "cpu", "float32", [taps, 0.7], ""]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def test_fingerprints_are_those_of_pools_made_before(home, made):
+    steps = json.loads((made / "steps.json").read_text())
+    texts = [title for title in steps if title.startswith("texts/")]
+    assert len(texts) == 4
+    for title in texts:
+        assert steps[title]["fingerprint"] == noted_with(title.removeprefix("texts/"), DOCUMENT, home, [1, 2])
 
 
 def test_a_recording_that_was_begun_again_is_not_taken_for_whole(home, made, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def test_ten_lines(capsys):
     exec(compile(BLOCKS[0], "README.md", "exec"), {})
     printed = capsys.readouterr().out
-    assert "best fixed drafter: truncated-all" in printed
+    assert "best fixed drafter: truncated-all-static " in printed
     rates = {line.split()[0]: float(line.split()[1]) for line in printed.splitlines()[:4]}
     assert rates["uniform"] < rates["ucb1"] < rates["hedge"] < rates["normalhedge"]
 

@@ -24,7 +24,6 @@ from traces.texts import Texts
 ROOT = Path(__file__).parent.parent
 POOL = ROOT / "traces" / "data" / "pool"
 HEADS = sorted((POOL / "heads").iterdir())  # the bundled traces were recorded with these
-MORE = sorted((POOL / "more").iterdir())  # and not with these: for `python -m traces add`
 REAL = "smollm2-135m"
 TRAINED = {"eagle": "head", "truncated": "truncated", "medusa": "medusa"}  # a head's kind -> its drafter's
 HOW = {"temperature": 0.6}
@@ -37,13 +36,12 @@ def target():
 
 def test_size_and_contents():
     assert sum(file.stat().st_size for file in POOL.rglob("*") if file.is_file()) <= 40e6
-    cards, more = ([read_card(folder) for folder in folders] for folders in (HEADS, MORE))
-    assert [card.name for card in (*cards, *more)] == [folder.name for folder in (*HEADS, *MORE)]
-    assert {card.kind for card in cards} == {"eagle", "truncated"}
-    assert {card.kind for card in (*cards, *more)} == set(TRAINED)
+    cards = [read_card(folder) for folder in HEADS]
+    assert [card.name for card in cards] == [folder.name for folder in HEADS]
+    assert {card.kind for card in cards} == set(TRAINED)
     assert any(len(card.domains) == len(DOMAINS) for card in cards)
     assert len({card.domains for card in cards if len(card.domains) == 1}) >= 3
-    for card in (*cards, *more):
+    for card in cards:
         assert card.stored == "int8"
         assert len(card.acceptance) == card.depth
         assert card.tokens_seen >= 2 * card.training_tokens * 0.99
@@ -71,13 +69,17 @@ def test_the_bundled_traces_were_recorded_with_it(name):
         card = read_card(folder)
         assert by_name[card.name].details["weights_sha256"] == card.weights_sha256
     texts = hashlib.sha256((POOL / "texts.safetensors").read_bytes()).hexdigest()
-    assert {d.details["texts_sha256"] for d in manifest.drafters if d.kind == "ngram"} == {texts}
-    for drafter in manifest.drafters:
-        if drafter.kind in TRAINED.values():
-            assert drafter.details["texts_sha256"] == [texts]
+    counted, trained = ("ngram", "retrieval", "retrieval-chain"), (*TRAINED.values(), "dynamic-tree")
+    assert {d.details["texts_sha256"] for d in manifest.drafters if d.kind in counted} == {texts}
+    assert {tuple(d.details["texts_sha256"]) for d in manifest.drafters if d.kind in trained} == {(texts,)}
+    for drafter in manifest.drafters:  # a dynamic tree over a head that is here as a chain as well
+        if drafter.kind == "dynamic-tree":
+            chain = by_name[drafter.name.removesuffix("-tree")]
+            assert drafter.details["weights_sha256"] == chain.details["weights_sha256"]
+        assert drafter.details.get("over", "lookup") in by_name
 
 
-@pytest.mark.parametrize("folder", [*HEADS, *MORE], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", HEADS, ids=lambda folder: folder.name)
 def test_every_head_fits_the_target(target, folder):
     head, card = load_head(folder, target)
     assert head.kind == card.kind
@@ -94,10 +96,10 @@ def test_a_recording_with_it_is_exact(tmp_path, target):
     others = config_of(tmp_path, HOW, HOW, drafters=more, k=6).drafters
     known = {entry.name for entry in config.drafters}
     drafters = [*config.drafters, *(entry for entry in others if entry.name not in known)]
-    folder_of = {folder.name: folder for folder in (*HEADS, *MORE)}
+    folder_of = {folder.name: folder for folder in HEADS}
     assert {entry.kind for entry in drafters} == set(KINDS) - {"causal"}
     assert {Path(entry.options["checkpoint"]).name for entry in drafters if "checkpoint" in entry.options} == {
-        folder.name for folder in (*HEADS, *MORE)
+        folder.name for folder in HEADS
     }
     small = replace(config_of(tmp_path, HOW, HOW, drafters=[], max_new_tokens=10, k=6), target=REAL)
     absolute = [

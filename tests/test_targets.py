@@ -15,7 +15,7 @@ import torch
 
 from tests.strategies_recording import WORDS, tiny_checkpoint
 from traces import targets
-from traces.targets import TargetError, cache_folder, fetch, load_target, tokenizer_hash
+from traces.targets import TargetError, cache_folder, fetch, layer_count, load_target, tokenizer_hash
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +65,16 @@ def test_the_packaged_target(real):
         logits = real.model(torch.tensor([ids])).logits[0, -1]
     assert logits.shape == (49152,)
     assert bool(torch.isfinite(logits).all())
+
+
+def test_layers_are_counted_without_the_weights(real, tmp_path):
+    assert layer_count("smollm2-135m") == len(real.model.base_model.layers) == 30
+    folder = tiny_checkpoint(tmp_path / "tiny", layers=2)
+    (folder / "model.safetensors").unlink()
+    assert layer_count(str(folder)) == 2
+    (folder / "config.json").write_text("{")
+    with pytest.raises(TargetError, match="tiny: its configuration cannot be read"):
+        layer_count(str(folder))
 
 
 def test_fetching_again_does_nothing(real, monkeypatch):

@@ -45,7 +45,7 @@ from traces.config import (
 )
 from traces.prompts import DOMAINS
 from traces.states import KeepStates
-from traces.targets import PACKAGED
+from traces.targets import PACKAGED, layer_count, located
 from traces.texts import Texts
 
 __all__ = ["PoolConfig", "PoolError", "Step", "load_pool_config", "make_pool", "parse_pool_config"]
@@ -126,7 +126,8 @@ class PoolConfig:
 class Step:
     """One step. kind : texts, heads or traces. out : its folder. keep : hidden states to keep of training texts.
 
-    folder : of the pool's configuration, where a target may be. source : sha256 of the texts that it learns from
+    folder : of the pool's configuration, where a target may be. source : sha256 of the texts that it learns from.
+    last : the target's last layer, which is always kept
     """
 
     name: str
@@ -138,11 +139,22 @@ class Step:
     dtype: str
     keep: KeepStates | None = None
     source: str = ""
+    last: int | None = None
 
     @property
     def fingerprint(self) -> str:
-        """What decides the step's result, as a sha256."""
-        kept = None if self.keep is None else [self.keep.taps, self.keep.temperature]
+        """What decides the step's result, as a sha256. The last layer is no part of it: it is kept in any case."""
+        return self._fingerprint([] if self.keep is None else [tap for tap in self.keep.taps if tap != self.last])
+
+    @property
+    def fingerprints(self) -> set[str]:
+        """All that this step may be known by: pools of before counted the last layer where a head asked for it."""
+        if self.keep is None or self.last is None:
+            return {self.fingerprint}
+        return {self.fingerprint, self._fingerprint(sorted({*self.keep.taps, self.last}))}
+
+    def _fingerprint(self, taps: Sequence[int]) -> str:
+        kept = None if self.keep is None else [taps, self.keep.temperature]
         facts = [self.kind, self.document, self.device, self.dtype, kept, self.source]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -250,20 +262,21 @@ def make_pool(
     out.mkdir(parents=True, exist_ok=True)
     folder = Path(config.folder).resolve()
     at: dict[str, Any] = {"folder": folder, "device": device, "dtype": dtype}
+    last = layer_count(located(config.target, folder))
     texts = [
-        Step(name, TEXTS, document, out / TEXTS / name, keep=config.keep(out / STATES / name), **at)
+        Step(name, TEXTS, document, out / TEXTS / name, keep=config.keep(out / STATES / name), last=last, **at)
         for name, document in config.recordings().items()
     ]
     heads = [Step(name, HEADS, document, out / HEADS / name, **at) for name, document in config.trainings().items()]
     files = [folder / name for name in config.traces] if traces else []
-    last = [Step(file.stem, TRACES, load_config(file)[1], out / TRACES / file.stem, **at) for file in files]
+    recordings = [Step(file.stem, TRACES, load_config(file)[1], out / TRACES / file.stem, **at) for file in files]
     # the longest first, so that no core idles at the end: training goes by domains, then by the head's depth
     heads.sort(key=lambda step: (-config.share(step.document), -step.document.get("depth", 1)))
     own = None
     if executor is None:
         context = multiprocessing.get_context("spawn")
         own = executor = ProcessPoolExecutor(config.workers, context, _begin_worker, (os.getpid(),))
-    report = _Report(out / STEPS, len(texts) + len(heads) + len(last), progress)
+    report = _Report(out / STEPS, len(texts) + len(heads) + len(recordings), progress)
     try:
         _run(texts, executor, config.workers, report)
         merged = out / f"{TEXTS}.safetensors"
@@ -271,7 +284,7 @@ def make_pool(
         joined.save(merged)
         heads = [dataclasses.replace(step, source=joined.sha256) for step in heads]
         _run(heads, executor, config.workers, report)
-        _run(last, executor, config.workers, report)
+        _run(recordings, executor, config.workers, report)
     except BrokenExecutor as error:
         raise PoolError(
             f"{out}: a worker process was ended from outside (for want of memory?); --resume goes on, and fewer "
@@ -308,9 +321,7 @@ def run_step(step: Step) -> dict[str, Any]:
     began, used = time.perf_counter(), time.process_time()
     where: dict[str, Any] = {"device": step.device, "dtype": step.dtype, "resume": True}
     pool, document = step.out.parent.parent.resolve(), step.document
-    local = step.folder / document.get("target", PACKAGED)
-    if local.is_dir():
-        document = {**document, "target": str(local)}
+    document = {**document, "target": located(document.get("target", PACKAGED), step.folder)}
     if step.kind != HEADS:
         config = beside(parse_config(document, pool), step.folder)
         summary = collect(config, step.document, step.out, states=step.keep, **where)
@@ -338,7 +349,7 @@ class _Report:
         """Return whether a step was finished by an earlier run, and count it if so; ConfigError if it was another."""
         if not (step.title in self.found and step.finished):
             return False
-        if self.found[step.title].get("fingerprint") != step.fingerprint:
+        if self.found[step.title].get("fingerprint") not in step.fingerprints:
             raise ConfigError(f"{step.out}: was made with another configuration or from other texts; use a new folder")
         self._done += 1
         return True

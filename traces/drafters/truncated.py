@@ -59,8 +59,9 @@ class Truncated(FlatDrafter):
         return self.behind(outputs[:, 0])
 
     def block(self, prefix: Prefix, count: int) -> Logits:
+        tokens = unread(self, prefix, count)
         states = [state[None] for state in taps_of(prefix.hidden, self.taps)]
-        return self.behind(self._rounds.read(unread(self, prefix, count), states)[0])
+        return self.behind(self._rounds.read(tokens, states)[0])
 
     def fresh(self) -> Self:
         found = super().fresh()

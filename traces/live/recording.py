@@ -36,6 +36,11 @@ class Recorder:
         manifest = manifest_of(config, document, decoder.target, decoder.drafters, self.domains, jobs, device)
         self._decoder, self._writer = decoder, TraceWriter(out, manifest)
 
+    @property
+    def written(self) -> int:
+        """Batches written."""
+        return self._writer.done
+
     def write(self, texts: Sequence[Decoded]) -> None:
         """Write a batch of texts as one shard. Those without a row, or on which a drafter failed, are left out."""
         kept, dropped = [], []

@@ -1,0 +1,93 @@
+"""The live decoder on the real target with the committed pool."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import hedgelab as hl
+from hedgelab.trace import open_trace
+from traces.collect import jobs_of
+from traces.config import parse_config, read_yaml
+from traces.decode import CLOSE, Decoder
+from traces.live.policy import Setting
+from traces.live.recording import Recorder
+from traces.sampling import process
+
+ROOT = Path(__file__).parent.parent
+POOL = ROOT / "traces" / "data" / "pool"
+
+
+def decoder_of(temperature, **changes):
+    document = dict(read_yaml(ROOT / "traces" / "configs" / "live.yaml"))
+    document |= {"processing": {"temperature": temperature}, "drafter_processing": {"temperature": temperature}}
+    document |= {"prompts": {"split": "heldout", "count": 1, "domains": ["python", "sql"]}, **changes}
+    return Decoder.open(parse_config(document, POOL)), document
+
+
+def test_greedy_text_and_rounds(tmp_path):
+    """Greedy text is plain decoding's up to the first close call; rounds are those of a replay of the live trace."""
+    decoder, document = decoder_of(0.0, max_new_tokens=20, k=3)
+    jobs = jobs_of(decoder.config, decoder.target)[0]
+    plain = decoder.run(jobs, "autoregressive", batch=2)
+    setting = Setting(3, seed=5, carry_over=True)
+    with Recorder(tmp_path / "live", decoder, jobs, document, "cpu") as recorder:
+        run = decoder.run(jobs, "normalhedge", setting, keep=True, ended=recorder.write)
+        recorder.finish(run)
+    compared = 0
+    for one, other in zip(run.texts, plain.texts, strict=True):
+        close = np.flatnonzero(other.margin < CLOSE)
+        end = 1 + int(close[0]) if len(close) else len(other.tokens)
+        assert one.tokens[:end] == other.tokens[:end]
+        compared += end
+    assert compared >= 30  # of 40: close calls are rare
+    trace = open_trace(tmp_path / "live")
+    assert trace.check() == []
+    again = hl.replay(trace, "normalhedge", k=3, seed=5, carry_over=True)
+    assert np.concatenate([text.picks for text in run.texts]).tolist() == again.picks.tolist()
+    assert run.mat == again.mat
+    assert run.mat > 1.2
+    assert len({name for i in again.picks for name in [trace.drafters[i]]}) > 2
+
+
+@pytest.mark.parametrize("name", ["eagle-python", "rest-all-3"])
+def test_sampled_tokens_follow_the_target(name):
+    """Chi-square of the second token of many texts of one prompt, given the first one, against the target's own law.
+
+    Every text makes one round, whose first draft is accepted or replaced. False alarms: 1e-4 for each drafter.
+    """
+    decoder, _ = decoder_of(1.0, max_new_tokens=2, k=1)
+    job = jobs_of(decoder.config, decoder.target)[0][0]
+    many = [dataclasses.replace(job, sequence_id=i) for i in range(400)]
+    run = decoder.run(many, name, Setting(1, seed=3), batch=100)
+    texts = [text.tokens for text in run.texts if len(text.tokens) == 2]
+    firsts, counts = np.unique([tokens[0] for tokens in texts], return_counts=True)
+    first = int(firsts[counts.argmax()])
+    seen = [tokens[1] for tokens in texts if tokens[0] == first]
+    assert len(seen) >= 100
+    ids = torch.tensor([[*job.ids, first]])
+    with torch.inference_mode():
+        logits = decoder.target.known(decoder.target.model(input_ids=ids).logits[:, -1])
+    law = process(logits, decoder.config.processing).probs[0].double().numpy()
+    often = np.flatnonzero(law * len(seen) >= 5)
+    expected = np.append(law[often], max(1e-12, 1 - law[often].sum())) * len(seen)
+    found = np.append([seen.count(v) for v in often], sum(v not in often for v in seen))
+    large = expected >= 1
+    statistic = ((found - expected)[large] ** 2 / expected[large]).sum()
+    assert found[~large].sum() <= 8
+    assert statistic < chi_square_quantile(large.sum() - 1, 1e-4)
+    accepted = sum(int(text.accepted.sum()) for text in run.texts)
+    assert 0 < accepted < len(run.texts)  # both branches of the rule were taken
+
+
+def chi_square_quantile(degrees, tail):
+    """The 1 - tail quantile, by the law of a sum of squares: the upper tail of Gamma(degrees / 2, 2)."""
+    distribution = torch.distributions.Chi2(torch.tensor(float(max(1, degrees)), dtype=torch.float64))
+    low, high = 0.0, 1000.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        above = 1 - float(distribution.cdf(torch.tensor(middle, dtype=torch.float64)))
+        low, high = (middle, high) if above > tail else (low, middle)
+    return high
