@@ -221,7 +221,7 @@ def speed(found: dict[str, Any], name: str, domain: str | None = None) -> tuple[
     if not both:
         return None
     own, other = [texts[prompt] for prompt in both], [plain[prompt] for prompt in both]
-    counts = bootstrap_counts(both, strata=[text["domain"] for text in own])
+    counts = bootstrap_counts(both)  # not within domains, of which there may be one prompt each
     tokens, seconds = np.array([t["tokens"] for t in own]), np.array([t["cpu"] for t in own])
     rate = ratio_interval(tokens, seconds, counts)
     base_tokens, base = np.array([t["tokens"] for t in other]), np.array([t["cpu"] for t in other])
@@ -286,8 +286,8 @@ def markdown(found: dict[str, Any]) -> str:
     for _, each, _ in sorted(rows, key=lambda row: -row[0]):
         cells = []
         for domain in domains:
-            seen = speed(found, each.name, domain)
-            cells.append("" if seen is None else f"{seen[1].estimate:.2f}")
+            here = speed(found, each.name, domain)
+            cells.append("" if here is None else f"{here[1].estimate:.2f}")
         lines.append(f"| {each.name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,8 @@
 """The live decoder on the real target with the committed pool."""
 
 import dataclasses
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 
 import hedgelab as hl
+from experiments.bench_decode import RESULTS, contenders, markdown
 from hedgelab.trace import open_trace
 from traces.collect import jobs_of
 from traces.config import parse_config, read_yaml
@@ -91,3 +94,27 @@ def chi_square_quantile(degrees, tail):
         above = 1 - float(distribution.cdf(torch.tensor(middle, dtype=torch.float64)))
         low, high = (middle, high) if above > tail else (low, middle)
     return high
+
+
+def test_readme_ten_lines(capsys, monkeypatch):
+    """The README's lines, on shorter texts."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (block,) = (each for each in blocks if "Decoder.open" in each)
+    assert len([line for line in block.splitlines() if line.strip()]) <= 10
+    document = dict(read_yaml(ROOT / "traces" / "configs" / "live.yaml"))
+    short = parse_config({**document, "max_new_tokens": 8}, POOL)
+    monkeypatch.setattr("traces.decode.load_config", lambda file, folder: (short, {}))
+    monkeypatch.chdir(ROOT)
+    exec(compile(block, "README.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["autoregressive", "lookup", "normalhedge"]
+    assert lines[0].split()[2] == "1.00,"
+    assert lines[3]
+
+
+def test_the_tables_are_those_of_the_measurement():
+    found = json.loads(RESULTS.read_text())
+    assert markdown(found) in (ROOT / "traces" / "DECODING.md").read_text()
+    assert {text["contender"] for text in found["texts"]} == {
+        each.name for each in contenders(found["about"]["drafters"])
+    }
