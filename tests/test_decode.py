@@ -13,10 +13,11 @@ from tests.sizes import few
 from tests.strategies_live import joint
 from tests.strategies_recording import WORDS, tiny_checkpoint, tiny_head, tiny_prompts
 from traces.__main__ import app
-from traces.collect import collect, jobs_of
+from traces.collect import FollowUp, collect, jobs_of
 from traces.config import parse_config
 from traces.decode import DecodeError, Decoder
 from traces.drafters.base import FlatDrafter, Logits
+from traces.live.command import Streamer
 from traces.live.policy import Schedule, Setting
 from traces.live.recording import Recorder
 from traces.sampling import process
@@ -316,6 +317,42 @@ def test_failing_drafters(home, how, policy, row):
         assert any("ngram" in text.dropped for text in run.texts)
 
 
+def test_a_dropped_drafter_that_drafts_alone(home):
+    """Others take its place, also those that draft more tokens than it, or read the target's states."""
+    decoder = decoder_of(home, GREEDY, some("static", "ngram"), on_fault="drop", max_new_tokens=16)
+    plain = decoder.run(jobs(decoder, 2), "autoregressive")
+    broken = decoder.names.index("ngram")
+    decoder.drafters[broken] = Broken(decoder.drafters[broken], "raise", 0)
+    picks = []
+    for seed in range(4):
+        run = decoder.run(jobs(decoder, 2), "ngram", Setting(3, seed=seed), batch=2)
+        same_texts(run, plain)
+        assert all(text.dropped.keys() == {"ngram"} for text in run.texts)
+        picks += [text.picks for text in run.texts]
+    assert decoder.names.index("static") in np.concatenate(picks)
+
+
+def test_second_turn_without_room(small):
+    """A conversation whose first answer fills the context ends with it."""
+    decoder, _ = small
+    first = dataclasses.replace(jobs(decoder, 1)[0], ids=(5,) * 90)
+    follow_up = FollowUp(dataclasses.replace(first.prompt, id="second"), (5,) * 4, (5,) * 4)
+    first, other = dataclasses.replace(first, then=follow_up), jobs(decoder, 2)[1]
+    for policy in ("autoregressive", "hedge"):
+        run = decoder.run([first, other], policy)
+        assert len(run.texts) == 2
+        assert "leaves no room in the context of 96" in run.refused["second"]
+
+
+def test_streamed_texts_are_whole(small):
+    """Texts that are decoded together are printed one after another."""
+    decoder, plain = small
+    said = []
+    decoder.run(jobs(decoder, 4), "lookup", Setting(4), batch=3, heard=Streamer(decoder.target, said.append))
+    texts = [[token for token in text.tokens if token not in decoder.target.eos] for text in plain.texts]
+    assert "".join(said) == "".join(decoder.target.tokenizer.decode(text) + "\n" for text in texts)
+
+
 def test_processors_see_the_whole_text_once(home):
     """A repetition penalty, which depends on every token before, by the library's own greedy decoding."""
     from transformers import LogitsProcessorList, RepetitionPenaltyLogitsProcessor
@@ -372,6 +409,11 @@ def test_command(home, tmp_path):
     alone = CliRunner().invoke(app, ["decode", *where, "--prompt", "w3 w4", "--policy", "lookup"])
     plain = CliRunner().invoke(app, ["decode", *where, "--prompt", "w3 w4", "--policy", "autoregressive"])
     assert alone.stdout == plain.stdout != ""
+    none = ["--policy", "autoregressive", "--record", str(tmp_path / "none")]
+    refused = CliRunner().invoke(app, ["decode", *where, "--prompt", "w3", *none])
+    assert refused.exit_code == 1
+    assert "--record" in refused.stderr
+    assert not (tmp_path / "none").exists()
     wrong = CliRunner().invoke(app, ["decode", *where, "--prompt", "w3", "--policy", "nobody"])
     assert wrong.exit_code == 1
     assert "nobody" in wrong.stderr

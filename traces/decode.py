@@ -103,6 +103,7 @@ class Run:
     """Texts decoded with one policy.
 
     seconds : wall seconds by part: prefill, target, draft, evaluate, learn. wall, cpu : of the whole, loading left out
+    refused : second turns of conversations that could not be decoded, with the reason
     """
 
     policy: str
@@ -111,6 +112,7 @@ class Run:
     clock: Clock
     wall: float = 0.0
     cpu: float = 0.0
+    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -275,7 +277,11 @@ class Decoder:
             ended(done)
             for text in reversed(done):
                 if text.job.then is not None:
-                    queue.appendleft(text.job.second(text.tokens, self.target.eos))
+                    second = text.job.second(text.tokens, self.target.eos)
+                    if len(second.ids) < self.context:
+                        queue.appendleft(second)
+                    else:
+                        run.refused[second.prompt.id] = self._no_room(second)
         return run
 
     def policy(self, policy: str | Learner, setting: Setting) -> Policy:
@@ -292,10 +298,10 @@ class Decoder:
             raise ValueError(f"k is {setting.k}; the drafters were made for drafts of at most {self.config.k}")
         for job in jobs:
             if not 0 < len(job.ids) < self.context:
-                raise DecodeError(
-                    f"{job.prompt.id}: its prompt of {len(job.ids)} tokens leaves no room in the context of "
-                    f"{self.context}"
-                )
+                raise DecodeError(f"{job.prompt.id}: {self._no_room(job)}")
+
+    def _no_room(self, job: Job) -> str:
+        return f"its prompt of {len(job.ids)} tokens leaves no room in the context of {self.context}"
 
     def _policy(
         self, policy: str | Learner | Router
@@ -468,7 +474,8 @@ class _Batch:
     def _used(self, plays: Sequence[tuple[Policy, Play]]) -> list[int]:
         """Return the drafters that will be asked for anything, with those that they read."""
         names, learner = self.decoder.names, self.policy.learner
-        if self.scores or learner.name != "fixed":
+        # where a fixed drafter may be dropped, any other may take its place
+        if self.scores or learner.name != "fixed" or self.decoder.on_fault == "drop":
             return list(range(len(names)))
         one = int(np.nanargmax(self._first_play(plays)))
         return [i for unit in self.policy.units if one in unit for i in unit]
@@ -570,7 +577,10 @@ class _Batch:
     def _learn(self, lane: _Lane) -> None:
         """Evaluate the drafters that are due, and tell the policy what is known."""
         text, play = lane.text, lane.play
-        if not self.scores or not lane.alive.any():
+        if not self.scores:
+            return
+        if not lane.alive.any():
+            text.forget(text.rows)
             return
         due = play.due()
         late = self.keep or self.policy.setting.carry_over
@@ -588,10 +598,12 @@ class _Batch:
             for i in range(len(lane.drafters)):
                 unit = lane.units[lane.unit_of[i]]
                 lane.upto[i] = text.rows if skips and due else min(unit.rows, text.rows)
-            if due and not self.policy.bandit:
+            if due and self.policy.evaluates:  # not what is evaluated for a recording alone
                 play.known(np.where(lane.alive, lane.upto, np.minimum(lane.upto, text.rows)), lane.scores)
         if not text.stop:
-            text.forget(min([unit.rows for unit in lane.units], default=text.rows))
+            # units die whole, and a dead one never catches up
+            living = [unit.rows for unit in lane.units if any(lane.alive[i] for i in unit.members)]
+            text.forget(min(living, default=text.rows))
 
     def _since(self, lane: _Lane) -> int:
         """Return the first row that must be scored by who is evaluated now."""
@@ -668,11 +680,13 @@ def overlaps(each: Draft, law: Dense | OneHot) -> list[float]:
     found = []
     for node, below in children.items():
         here = law.rows(torch.tensor([1 + node]))
+        # each token on the law's device
+        drafted = torch.tensor(below, device=(here.token if isinstance(here, OneHot) else here.probs).device)
         if each.laws is not None:
-            gamma = alpha_gamma(here, each.laws[1 + node], torch.tensor(below[:1]))[1]
+            gamma = alpha_gamma(here, each.laws[1 + node], drafted[:1])[1]
             found.append(float(gamma))
         else:
-            found.append(min(1.0, sum(float(here.at(torch.tensor([token]))) for token in below)))
+            found.append(min(1.0, sum(float(here.at(token)) for token in drafted.split(1))))
     return found
 
 

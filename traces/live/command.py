@@ -72,23 +72,33 @@ def policy_of(name: str, config: Config, parameters: Sequence[str], router: Path
 
 
 class Streamer:
-    """Prints texts as they grow; what is not yet a whole character waits."""
+    """Prints texts as they grow, one after another; what is not yet a whole character waits.
+
+    Of texts that grow at the same time the first one is shown, the others wait for its end.
+    """
 
     def __init__(self, target: Target, write: Callable[[str], Any]) -> None:
         self._target, self._write = target, write
-        self._tokens: list[int] = []
-        self._shown = 0
+        self._texts: dict[int, tuple[list[int], str]] = {}  # by sequence, in order: tokens, and why it ended
+        self._shown = 0  # characters of the first one
 
     def __call__(self, job: Job, tokens: list[int], stop: str) -> None:
         """Take a text's new tokens, and why it ended, "" for not yet."""
-        self._tokens += [token for token in tokens if token not in self._target.eos]
-        text = self._target.tokenizer.decode(self._tokens)
-        whole = len(text) if stop else len(text.rstrip("\ufffd"))
-        self._write(text[self._shown : whole])
-        self._shown = max(self._shown, whole)
-        if stop:
+        before, _ = self._texts.get(job.sequence_id, ([], ""))
+        new = [token for token in tokens if token not in self._target.eos]
+        self._texts[job.sequence_id] = [*before, *new], stop
+        while self._texts:
+            first = next(iter(self._texts))
+            written, ended = self._texts[first]
+            text = self._target.tokenizer.decode(written)
+            whole = len(text) if ended else len(text.rstrip("\ufffd"))
+            self._write(text[self._shown : whole])
+            self._shown = max(self._shown, whole)
+            if not ended:
+                break
             self._write("\n")
-            self._tokens, self._shown = [], 0
+            del self._texts[first]
+            self._shown = 0
 
 
 def run(
@@ -105,6 +115,8 @@ def run(
     ended: Callable[[list[Decoded]], None] = lambda texts: None,
 ) -> Run:
     """Decode, and record if a folder is given."""
+    if record is not None and policy == AUTOREGRESSIVE:
+        raise ConfigError("--record writes drafters' scores, which --policy autoregressive has none of")
     if record is None:
         return decoder.run(jobs, policy, setting, batch=batch, heard=heard, ended=ended)
     with Recorder(record, decoder, jobs, document, device) as recorder:
@@ -147,6 +159,8 @@ def print_run(run: Run, temperature: float, console: Console | None = None) -> N
             f"{run.close_calls} rows have two largest logits within {CLOSE:g}: there, passes of other shapes may round "
             "to another text"
         )
+    for name, why in run.refused.items():
+        console.print(f"not decoded {name}: {why}")
     for text in texts:
         for name, why in text.dropped.items():
             console.print(f"dropped {name}: {why}")

@@ -101,8 +101,10 @@ class Text:
         return Dense(torch.cat([law.probs for law in dense]), torch.cat([law.total for law in dense]))
 
     def tokens(self, rows: Sequence[int]) -> Tensor:
-        """Return the tokens (C,) at rows."""
-        return torch.tensor([self.written[1 + row] for row in rows], dtype=torch.int64)
+        """Return the tokens (C,) at rows, where their laws are."""
+        law = self._laws[rows[0]]
+        device = law.token.device if isinstance(law, OneHot) else law.probs.device
+        return torch.tensor([self.written[1 + row] for row in rows], dtype=torch.int64, device=device)
 
     def _states_at(self, rows: Sequence[int]) -> States:
         return _Rows(self._hidden, rows, self._layers)
