@@ -136,7 +136,9 @@ class _Carried:
 
     def decode(self, job: Job) -> Run:
         """Decode one text."""
-        setting = self._contender.setting(self.k, self._decoder.config.seed)
+        # picks of a policy that starts anew with every text are drawn anew, too
+        seed = self._decoder.config.seed + (0 if self._contender.carry_over else job.sequence_id)
+        setting = self._contender.setting(self.k, seed)
         if self._contender.carry_over and self._learnt is None:
             self._learnt = self._decoder.policy(self._policy, setting)
         return self._decoder.run([job], self._policy, setting, shared=self._learnt)

@@ -194,28 +194,28 @@ def test_the_collector_writes_the_plain_text(home, soft, tmp_path):
 
 def test_batches_change_nothing(greedy, soft):
     for decoder in (greedy, soft):
-        one, three = (decoder.run(jobs(decoder, 4), "hedge", Setting(3, seed=4), batch=batch) for batch in (1, 4))
+        one, three = (decoder.run(jobs(decoder, 4), "hedge", Setting(3, seed=4), batch=batch) for batch in (2, 4))
         assert [text.tokens for text in one.texts] == [text.tokens for text in three.texts]
         assert [text.picks.tolist() for text in one.texts] == [text.picks.tolist() for text in three.texts]
 
 
 @pytest.mark.parametrize(
-    ("policy", "objective", "drafters"),
+    ("policy", "objective", "drafters", "carry_over"),
     [
-        ("normalhedge", "length", POOL), ("hedge", "acceptance", SMALL), ("ucbspec", "length", SMALL),
-        ("exp3spec", "acceptance", SMALL), ("metasd", "length", SMALL), ("fixed-share", "length", SMALL),
+        ("normalhedge", "length", POOL, False), ("hedge", "acceptance", SMALL, True), ("ucbspec", "length", SMALL, False),
+        ("exp3spec", "acceptance", SMALL, True), ("metasd", "length", SMALL, True), ("uniform", "length", SMALL, False),
     ],
 )  # fmt: skip
-def test_greedy_rounds_are_those_of_replay(home, tmp_path, policy, objective, drafters):
+def test_greedy_rounds_are_those_of_replay(home, tmp_path, policy, objective, drafters, carry_over):
     """Live and replayed on what was recorded live: the same picks, the same accepted drafts, round for round."""
     decoder = decoder_of(home, GREEDY, drafters)
-    setting = Setting(4, objective=objective, seed=3, carry_over=True)
+    setting = Setting(4, objective=objective, seed=3, carry_over=carry_over)
     with Recorder(tmp_path / "live", decoder, jobs(decoder), document_of(home, GREEDY, drafters), "cpu") as recorder:
         run = decoder.run(jobs(decoder), policy, setting, batch=1, keep=True, ended=recorder.write)
         recorder.finish(run)
     trace = open_trace(tmp_path / "live")
     assert trace.check() == []
-    again = hl.replay(trace, policy, k=4, objective=objective, seed=3, carry_over=True)
+    again = hl.replay(trace, policy, k=4, objective=objective, seed=3, carry_over=carry_over)
     assert np.concatenate([text.picks for text in run.texts]).tolist() == again.picks.tolist()
     assert np.concatenate([text.accepted for text in run.texts]).tolist() == again.accepted.tolist()
     assert run.mat == again.mat
@@ -388,6 +388,14 @@ def test_refused(greedy):
         greedy.run(jobs(greedy), "hedge", Setting(9))
     with pytest.raises(ValueError, match="batch must be a whole number of at least 1, got 0"):
         greedy.run(jobs(greedy), "hedge", batch=0)
+    with pytest.raises(ValueError, match="text 0 was decoded before with this policy"):
+        greedy.run(jobs(greedy, 1) * 2, "hedge", Setting(3, carry_over=True))
+    with pytest.raises(DecodeError, match="its prompt has ids outside 0 to"):
+        greedy.run(greedy.jobs([[9999]]), "hedge")
+    with pytest.raises(DecodeError, match="its prompt has no token"):
+        greedy.run(greedy.jobs([[]]), "hedge")
+    with pytest.raises(ValueError, match="estimator alpha: bandits are told gamma"):
+        greedy.run(jobs(greedy), "ucb1", Setting(3, objective="acceptance", estimator="alpha"))
     with pytest.raises(ValueError, match="nobody"):
         greedy.run(jobs(greedy), "nobody")
     with pytest.raises(ValueError, match="on_fault must be one of stop, drop, got 'hope'"):

@@ -266,7 +266,10 @@ def decode(
         decoder = Decoder.open(settings, device=device, dtype=dtype, on_fault=on_fault)
         jobs = command.prompts_of(decoder, prompt or [])
         heard = command.Streamer(decoder.target, lambda text: typer.echo(text, nl=False))
-        document["decoded_with"] = {"policy": policy, "set": parameter or [], "schedule": schedule, "batch": batch}
+        document["decoded_with"] = {
+            "policy": policy, "set": parameter or [], "schedule": schedule, "batch": batch, "objective": objective,
+            "weight": weight, "granularity": granularity, "carry_over": carry_over, "prompt": prompt or [],
+        }  # fmt: skip
         found = command.run(
             decoder, jobs, chosen, how, batch=batch, record=record, document=document, device=device, heard=heard
         )

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hedgelab.algorithms import learner as registered
+from hedgelab.algorithms import learners
 from hedgelab.algorithms.router import LEARNER as ROUTER
 from hedgelab.coins import TARGET
 from hedgelab.contract import Learner
@@ -144,7 +145,7 @@ class Run:
     @property
     def tokens_per_second(self) -> float:
         """Written tokens, first ones included, per wall second, prompts' passes included."""
-        return (self.rows + len(self.texts)) / self.wall
+        return (self.rows + len(self.texts)) / self.wall if self.wall else float("nan")
 
     @property
     def close_calls(self) -> int:
@@ -194,6 +195,9 @@ class Decoder:
     ) -> None:
         if on_fault not in FAULTS:
             raise ValueError(f"on_fault must be one of {', '.join(FAULTS)}, got {on_fault!r}")
+        reserved = {AUTOREGRESSIVE, "router", *learners()}
+        if taken := [drafter.name for drafter in drafters if drafter.name in reserved]:
+            raise ValueError(f"drafter {taken[0]!r}: a policy has this name; choose another")
         self.target, self.drafters, self.config = target, list(drafters), config
         self.names = tuple(drafter.name for drafter in drafters)
         self.on_fault, self.processors = on_fault, tuple(processors)
@@ -215,10 +219,13 @@ class Decoder:
         target = load_target(located(found.target, Path(found.folder)), device, dtype)
         return cls(target, build_drafters(found, target), found, on_fault=on_fault, processors=processors)
 
-    def jobs(self, prompts: Sequence[str | Sequence[int]]) -> list[Job]:
-        """Return jobs for prompts: what a user says, or ids as they are."""
+    def jobs(self, prompts: Sequence[str | Sequence[int]], first: int = 0) -> list[Job]:
+        """Return jobs for prompts: what a user says, or ids as they are. first : the number of the first text.
+
+        A text's number decides its coins.
+        """
         found = []
-        for i, prompt in enumerate(prompts):
+        for i, prompt in enumerate(prompts, first):
             said = Prompt(f"prompt-{i}", "prompt", (("user", prompt),) if isinstance(prompt, str) else ())
             ids = self.target.encode_chat(said.chat()) if isinstance(prompt, str) else list(prompt)
             found.append(Job(i, said, tuple(ids)))
@@ -257,7 +264,11 @@ class Decoder:
         name, learner, route = self._policy(policy)
         run = Run(name, self.names, [], Clock(device=self.target.device))
         if learner is not None:
+            if shared is not None and shared.setting != setting:
+                raise ValueError("the shared policy was made with another setting")
             shared = shared or Policy(learner, self.names, setting, units_of(self.drafters))
+            if shared.bandit and setting.estimator == "alpha":
+                raise ValueError("estimator alpha: bandits are told gamma of the first draft here; leave it out")
         wall, cpu = time.perf_counter(), time.process_time()
         queue = deque(jobs)
         while queue:
@@ -268,8 +279,11 @@ class Decoder:
                 done = []
                 plays = []
                 for job in now:
-                    # a policy of its own, so that no text's picks depend on the texts beside it
-                    own = shared if setting.carry_over else Policy(learner, self.names, setting, shared.units)
+                    own = shared
+                    if batch > 1 and not setting.carry_over:  # so that no text's picks depend on the texts beside it
+                        own = Policy(learner, self.names, setting, shared.units, job.sequence_id)
+                    elif setting.carry_over:
+                        self._once(shared, job)
                     plays.append((own, own.begin(route(job) if route else ())))
                 done = _Batch(self, now, plays, coins, setting.k, keep, heard, run.clock).run()
             run.wall, run.cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -291,13 +305,25 @@ class Decoder:
             raise ValueError("only a learner whose setting carries over can be shared")
         return Policy(learner, self.names, setting, units_of(self.drafters))
 
+    def _once(self, shared: Policy, job: Job) -> None:
+        """Refuse a text whose coins a carried-over learner has learnt from: its drafts would depend on them."""
+        if job.sequence_id in shared.texts:
+            raise ValueError(
+                f"{job.prompt.id}: text {job.sequence_id} was decoded before with this policy; one that carries over needs "
+                "texts of different numbers, as `Decoder.jobs(.., first=)` gives them"
+            )
+        shared.texts.add(job.sequence_id)
+
     def _check(self, jobs: Sequence[Job], setting: Setting, batch: int) -> None:
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise ValueError(f"batch must be a whole number of at least 1, got {batch!r}")
         if setting.k > self.config.k:
             raise ValueError(f"k is {setting.k}; the drafters were made for drafts of at most {self.config.k}")
         for job in jobs:
-            if not 0 < len(job.ids) < self.context:
+            if not job.ids or min(job.ids) < 0 or max(job.ids) >= self.target.vocabulary:
+                what = f"ids outside 0 to {self.target.vocabulary - 1}" if job.ids else "no token"
+                raise DecodeError(f"{job.prompt.id}: its prompt has {what}")
+            if len(job.ids) >= self.context:
                 raise DecodeError(f"{job.prompt.id}: {self._no_room(job)}")
 
     def _no_room(self, job: Job) -> str:
@@ -334,6 +360,16 @@ class Decoder:
 
     def _law(self, logits: Tensor, texts: Sequence[Sequence[int]], place: str) -> tuple[Tensor, Dense | OneHot]:
         """Return the target's logits (B, V) behind texts, as its processors leave them, and the law they mean."""
+        logits, law, wrong = self._laws(logits, texts)
+        for row, fault in wrong.items():
+            raise self._lawless(place, fault, texts[row])
+        return logits, law
+
+    def _lawless(self, place: str, fault: str, text: Sequence[int]) -> DecodeError:
+        return DecodeError(f"{place}: logits of {self.target.info.name!r} hold {fault} behind {len(text)} tokens")
+
+    def _laws(self, logits: Tensor, texts: Sequence[Sequence[int]]) -> tuple[Tensor, Dense | OneHot, dict[int, str]]:
+        """Return the same, and the rows that give no law, with the reason; what stands there means nothing."""
         logits = self.target.known(logits)
         for processor in self.processors:
             logits = torch.cat(
@@ -342,20 +378,19 @@ class Decoder:
                     for text, row in zip(texts, logits, strict=True)
                 ]
             )
-        if wrong := faults(logits):
-            row, fault = next(iter(wrong.items()))
-            raise DecodeError(
-                f"{place}: logits of {self.target.info.name!r} hold {fault} behind {len(texts[row])} tokens"
-            )
+        wrong = faults(logits)
+        if wrong:
+            logits = logits.clone()
+            logits[list(wrong)] = 0.0
         law = process(logits, self.config.processing)
         assert isinstance(law, Dense | OneHot)
-        return logits, law
+        return logits, law, wrong
 
     def _autoregressive(
         self, jobs: Sequence[Job], coins: Callable[[Job], Chance], heard: Callable[..., None], clock: Clock
     ) -> list[Decoded]:
         """Decode without drafts, a step of the target a token; the coins are those that certain drafts leave it."""
-        endings = [self._ending(job, self.target.context) for job in jobs]
+        endings = [self._ending(job, self.context) for job in jobs]
         chances = [coins(job) for job in jobs]
         written: list[list[int]] = [[] for _ in jobs]
         facts: list[list[tuple[float, float, float]]] = [[] for _ in jobs]
@@ -508,8 +543,12 @@ class _Batch:
             outcomes = []
             for place, (lane, each) in enumerate(zip(lanes, drafts, strict=True)):
                 here = logits[place, : 1 + each.trees.tokens.shape[1]]
-                seen, law = self.decoder._law(here, self._paths(lane, each), lane.text.job.prompt.id)
+                paths = self._paths(lane, each)
+                seen, law, wrong = self.decoder._laws(here, paths)
                 nodes, token = accept(each, law, lane.chance, lane.text.rows)
+                for row in (0, *(1 + node for node in nodes)):  # drafts behind which nothing is written do not matter
+                    if row in wrong:
+                        raise self.decoder._lawless(lane.text.job.prompt.id, wrong[row], paths[row])
                 outcomes.append((nodes, token, seen, law))
         for place, (lane, pick, each, outcome) in enumerate(zip(lanes, picks, drafts, outcomes, strict=True)):
             self._commit(place, lane, pick, each, *outcome)

@@ -221,6 +221,8 @@ class Policy:
 
     units : drafters that are evaluated together, because one reads another's laws, as indices; None: each on its own.
 
+    text : for a policy of one text alone, its number: picks then come from a generator of its own.
+
     Picks come from one generator, that of `hedgelab.replay` for (seed, replicate), in the order in which they are made.
     So that what a text gets does not depend on the texts beside it, give each a policy of its own; one that carries
     over is shared, and depends on them anyway.
@@ -232,6 +234,7 @@ class Policy:
         drafters: Sequence[str],
         setting: Setting,
         units: Sequence[Sequence[int]] | None = None,
+        text: int | None = None,
     ) -> None:
         self.learner, jitted = resolve(learner, None)
         self.setting, self.drafters = setting, tuple(drafters)
@@ -260,8 +263,10 @@ class Policy:
             share * loss_range("length" if code == LENGTH else "acceptance", setting.k) for share, code, _ in self.parts
         ]
         self.width = sum(widths)
-        self.rng = np.random.Generator(np.random.PCG64([setting.seed, setting.replicate]))
-        self.turns = np.random.Generator(np.random.PCG64([setting.seed, setting.replicate, 1]))  # who is evaluated
+        entropy = [setting.seed, setting.replicate] if text is None else [setting.seed, setting.replicate, 2, text]
+        self.rng = np.random.Generator(np.random.PCG64(entropy))
+        self.turns = np.random.Generator(np.random.PCG64([*entropy, 1]))  # who is evaluated
+        self.texts: set[int] = set()  # numbers of the texts that one which carries over has learnt from
         self._shared = _Memory(self._fresh.copy()) if setting.carry_over else None
 
     def begin(self, context: ArrayLike = ()) -> Play:
