@@ -202,7 +202,8 @@ def test_batches_change_nothing(greedy, soft):
 @pytest.mark.parametrize(
     ("policy", "objective", "drafters", "carry_over"),
     [
-        ("normalhedge", "length", POOL, False), ("hedge", "acceptance", SMALL, True), ("ucbspec", "length", SMALL, False),
+        ("normalhedge", "length", POOL, False), ("hedge", "acceptance", SMALL, True),
+        ("ucbspec", "length", SMALL, False),
         ("exp3spec", "acceptance", SMALL, True), ("metasd", "length", SMALL, True), ("uniform", "length", SMALL, False),
     ],
 )  # fmt: skip

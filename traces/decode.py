@@ -309,8 +309,8 @@ class Decoder:
         """Refuse a text whose coins a carried-over learner has learnt from: its drafts would depend on them."""
         if job.sequence_id in shared.texts:
             raise ValueError(
-                f"{job.prompt.id}: text {job.sequence_id} was decoded before with this policy; one that carries over needs "
-                "texts of different numbers, as `Decoder.jobs(.., first=)` gives them"
+                f"{job.prompt.id}: text {job.sequence_id} was decoded before with this policy; one that carries over "
+                "needs texts of different numbers, as `Decoder.jobs(.., first=)` gives them"
             )
         shared.texts.add(job.sequence_id)
 
