@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hedgelab import coins
 from hedgelab._jit import uncompiled
 from hedgelab.lanes import lane_dot, lane_max, lane_min, lane_sum
+from hedgelab.prefetch import fetch_row
 from hedgelab.vexp import vexp
 
 plain_vexp = uncompiled(vexp)
@@ -99,3 +100,13 @@ def test_coins_refuse_places_that_would_collide(bad):
     place = {"seed": 0, "stream": 0, "sequence": 0, "start": 0, "count": 1}
     with pytest.raises(ValueError, match=next(iter(bad))):
         coins.uniforms(**{**place, **bad})
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 40), (3, 2, 0), (0, 2, 5)])
+def test_asking_for_memory_changes_nothing(shape):
+    values = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+    before = values.copy()
+    for row in (0, 2, 3, 10**9):  # also rows that there are not
+        assert fetch_row(values, row) is None
+        assert uncompiled(fetch_row)(values, row) is None
+    np.testing.assert_array_equal(values, before)
