@@ -17,7 +17,7 @@ from tests.test_drafters import texts_of
 from tests.test_live_drafting import Text
 from traces.collect import build_drafters
 from traces.drafters import KINDS
-from traces.drafters.base import DrafterError, Logits, Prefix, Reading, Trees, fresh_set
+from traces.drafters.base import DrafterError, FlatDrafter, Logits, Prefix, Reading, Trees, fresh_set
 from traces.drafters.causal import Causal
 from traces.drafters.exit import EarlyExit, Options
 from traces.targets import load_target
@@ -178,6 +178,16 @@ def test_blocks_of_a_float64_model_are_their_rows(target, pool):
         for cuts in ((), (3,), (1, 2, 6)):
             drafter.begin(each.tokens[:, :2], 40, each.states)
             torch.testing.assert_close(blocks(drafter, each, cuts), expected, rtol=0, atol=1e-12)
+
+
+@torch.inference_mode()
+def test_kinds_without_a_pass_of_their_own_read_row_by_row(target, pool):
+    """Each row with the states at its own token."""
+    drafter = next(drafter for drafter in pool if drafter.name == "exit")
+    hidden = target.model(torch.tensor([[5, 6, 7, 8]]), output_hidden_states=True).hidden_states
+    prefix = Prefix(torch.tensor([[5, 6, 7, 8]]), {layer: state[0, 1:] for layer, state in enumerate(hidden)})
+    found = FlatDrafter.block(drafter, prefix, 3).values
+    torch.testing.assert_close(found, drafter.block(prefix, 3).values, rtol=1e-5, atol=1e-5)
 
 
 def test_blocks_are_of_one_text(pool):

@@ -248,7 +248,10 @@ def test_nothing_is_read_beyond_the_context(name):
     trees = Trees(torch.tensor([[7, 8, PAD, PAD], [7, 8, 9, 10]]), torch.tensor([[-1, 0, -1, -1], [-1, 0, 1, 2]]))
     logits = verifier.verify(torch.tensor([3, 3]), trees)
     assert_same(logits[0, 2], alone(model, [*text, 3, 7, 8]))
-    verifier.accept(torch.tensor([[0, 1], [0, PAD]]))
+    verifier.accept(torch.tensor([[0], [0]]))
+    trees = Trees(torch.tensor([[PAD, PAD], [7, 8]]), torch.tensor([[-1, -1], [-1, 0]]))
+    assert_same(verifier.verify(torch.tensor([8, 8]), trees)[0, 0], alone(model, [*text, 3, 7, 8]))
+    verifier.accept(torch.empty(2, 0, dtype=torch.int64))
     with pytest.raises(VerifyError, match="a node at position 96; the model reads 96 tokens"):
         verifier.verify(torch.tensor([3, 3]), chain(torch.empty(2, 0, dtype=torch.int64)))
     stepper = Stepper(model, nodes=4, context=context)
