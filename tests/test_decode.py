@@ -103,13 +103,13 @@ SMALL = some("lookup", "exit", "static", "sequences", "ngram")
 @pytest.fixture(scope="module")
 def small(home):
     """A greedy decoder of few drafters, and what it writes without them."""
-    decoder = decoder_of(home, GREEDY, SMALL, max_new_tokens=20)
-    return decoder, decoder.run(jobs(decoder, 4), "autoregressive")
+    decoder = decoder_of(home, GREEDY, SMALL, max_new_tokens=14)
+    return decoder, decoder.run(jobs(decoder, 3), "autoregressive")
 
 
 @pytest.fixture(scope="module")
 def plain(greedy):
-    return greedy.run(jobs(greedy), "autoregressive")
+    return greedy.run(jobs(greedy, 4), "autoregressive")
 
 
 def jobs(decoder, count=None):
@@ -141,10 +141,10 @@ def rounds_are_whole(run):
 
 @pytest.mark.parametrize(
     ("name", "k"),
-    [*((name, 4) for name in NAMES), *((name, k) for name in ("deep", "sequences", "wide") for k in (1, 2))],
+    [*((name, 4) for name in NAMES), ("deep", 1), ("sequences", 2)],
 )
 def test_greedy_text_of_every_kind(greedy, plain, name, k):
-    run = greedy.run(jobs(greedy), name, Setting(k, seed=11), batch=3)
+    run = greedy.run(jobs(greedy, 4), name, Setting(k, seed=11), batch=3)
     same_texts(run, plain)
     rounds_are_whole(run)
     if name == "itself":
@@ -156,7 +156,7 @@ def test_greedy_text_of_every_kind(greedy, plain, name, k):
 def test_greedy_text_of_every_learner(small, learner):
     decoder, plain = small
     policy = hl.learner(learner, drafter="deep") if learner == "fixed" else learner
-    run = decoder.run(jobs(decoder, 4), policy, Setting(3, seed=2), batch=2)
+    run = decoder.run(jobs(decoder, 3), policy, Setting(3, seed=2), batch=2)
     same_texts(run, plain)
     rounds_are_whole(run)
 
@@ -171,7 +171,7 @@ def test_greedy_text_of_every_learner(small, learner):
 def test_greedy_text_of_every_schedule(small, schedule, objective):
     decoder, plain = small
     setting = Setting(4, objective=objective, seed=5, carry_over=True, schedule=Schedule.parse(schedule))
-    same_texts(decoder.run(jobs(decoder, 4), "normalhedge", setting, batch=2), plain)
+    same_texts(decoder.run(jobs(decoder, 3), "normalhedge", setting, batch=2), plain)
 
 
 @pytest.mark.parametrize("name", [entry["name"] for entry in CERTAIN])
@@ -241,7 +241,7 @@ def test_live_traces_are_those_of_the_collector(home, tmp_path, how):
         assert np.array_equal(getattr(live, name), getattr(collected, name)), name
 
 
-@pytest.mark.parametrize("limit", [2, 3, 19])
+@pytest.mark.parametrize("limit", [2, 19])
 def test_token_limit(home, limit):
     decoder = decoder_of(home, GREEDY, some("itself", "static", "sequences"), max_new_tokens=limit)
     plain = decoder.run(jobs(decoder, 3), "autoregressive")
@@ -265,7 +265,7 @@ def test_context_limit(home):
 
 def test_eos_inside_drafts(greedy, plain):
     """An end that is accepted as a draft ends the text there, whatever else was accepted."""
-    run = greedy.run(jobs(greedy), "itself", Setting(4))
+    run = greedy.run(jobs(greedy, 4), "itself", Setting(4))
     ends = [text for text in run.texts if text.stop == "eos"]
     assert all(text.tokens.index(0) == len(text.tokens) - 1 for text in ends)
     same_texts(run, plain)
@@ -299,9 +299,10 @@ class Broken(FlatDrafter):
         return self.inner.branches(prefix, layers)
 
 
-@pytest.mark.parametrize("how", ["raise", "nan"])
-@pytest.mark.parametrize("policy", ["hedge", "ngram", "ucb1"])
-@pytest.mark.parametrize("row", [0, 5])
+@pytest.mark.parametrize(
+    ("how", "policy", "row"),
+    [("raise", "hedge", 0), ("nan", "hedge", 5), ("nan", "ngram", 0), ("raise", "ngram", 5), ("nan", "ucb1", 5)],
+)
 def test_failing_drafters(home, how, policy, row):
     """A drafter that fails in mid-stream ends in an error that names it, or is left out: never in another text."""
     for on_fault in ("stop", "drop"):
@@ -467,7 +468,7 @@ def test_sampled_text_has_the_law_of_the_target(home, name):
         assert law[text] == pytest.approx(probability, abs=2e-6)  # of float32 laws
 
 
-@pytest.mark.parametrize(("policy", "seed"), [("hedge", 1), ("metasd-onpath", 2), ("exp3spec", 3)])
+@pytest.mark.parametrize(("policy", "seed"), [("hedge", 1), ("metasd-onpath", 2)])
 def test_sampled_text_under_policies(home, policy, seed):
     """The same with learners, whose picks follow what was committed, and MetaSD's what was drafted off the path."""
     pool = some("sequences", "exit", "lookup")
@@ -485,11 +486,11 @@ def test_sampled_rounds_are_those_of_replay(home, tmp_path):
     """Live MAT lies where replays of the same texts with other coins put it.
 
     The live rounds are one draw of coins; replicates of the replay give that draw's mean and spread. A false alarm has
-    a probability of 6e-5 for each policy (4 standard deviations of a sum over 32 texts).
+    a probability of 6e-5 for each policy (4 standard deviations of a sum over 24 texts).
     """
     decoder = decoder_of(home, SOFT, some("small", "deep", "ngram"), max_new_tokens=16)
-    many = [dataclasses.replace(job, sequence_id=i) for i, job in enumerate(jobs(decoder) * 4)]
-    for policy in ("hedge", "exp3spec", "small"):
+    many = [dataclasses.replace(job, sequence_id=i) for i, job in enumerate(jobs(decoder) * 3)]
+    for policy in ("hedge", "small"):
         document = document_of(home, SOFT, [])
         with Recorder(tmp_path / policy, decoder, many, document, "cpu") as recorder:
             run = decoder.run(many, policy, Setting(4, seed=7), batch=32, keep=True, ended=recorder.write)

@@ -149,7 +149,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("name", hl.learners())
-@settings(max_examples=few(12, 3))
+@settings(max_examples=few(5, 2))
 @given(trace=traces(), data=st.data(), options=OPTIONS)
 def test_live_equals_replay(name, trace, data, options):
     policy, options = hl.learner(name), dict(options)
@@ -430,7 +430,7 @@ def test_a_bandit_is_paid_the_mixture():
 
 
 @pytest.mark.parametrize("name", hl.learners())
-@settings(max_examples=few(10, 2))
+@settings(max_examples=few(4, 2))
 @given(world=seeds)
 def test_the_dead_are_never_picked(name, world):
     rng = np.random.default_rng(world)
