@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import hedgelab as hl
 from hedgelab.trace import open_trace
-from tests.sizes import few
+from tests.sizes import few, thorough
 from tests.strategies_live import joint
 from tests.strategies_recording import WORDS, tiny_checkpoint, tiny_head, tiny_prompts
 from traces.__main__ import app
@@ -152,7 +152,10 @@ def test_greedy_text_of_every_kind(greedy, plain, name, k):
         assert (full == k + 1).mean() > 0.97  # but for rows where two logits all but tie
 
 
-@pytest.mark.parametrize("learner", few(hl.learners(), ["normalhedge", "hedge", "ucbspec", "metasd-onpath", "uniform"]))
+LEARNERS = ["normalhedge", "ftpl", "ucbspec", "exp3-p", "metasd-onpath", "thompson-beta", "uniform", "fixed"]
+
+
+@pytest.mark.parametrize("learner", few(thorough(hl.learners(), LEARNERS), LEARNERS[:3]))
 def test_greedy_text_of_every_learner(small, learner):
     decoder, plain = small
     policy = hl.learner(learner, drafter="deep") if learner == "fixed" else learner
@@ -223,7 +226,7 @@ def test_greedy_rounds_are_those_of_replay(home, tmp_path, policy, objective, dr
     assert len(set(again.picks.tolist())) > 1
 
 
-@pytest.mark.parametrize("how", [GREEDY, SOFT])
+@pytest.mark.parametrize("how", thorough([GREEDY, SOFT], [SOFT]))
 def test_live_traces_are_those_of_the_collector(home, tmp_path, how):
     """Scores of a text do not depend on who has drafted it. Certain drafts give the collector's text itself."""
     decoder = decoder_of(home, how)
@@ -350,7 +353,7 @@ def test_streamed_texts_are_whole(small):
     """Texts that are decoded together are printed one after another."""
     decoder, plain = small
     said = []
-    decoder.run(jobs(decoder, 4), "lookup", Setting(4), batch=3, heard=Streamer(decoder.target, said.append))
+    decoder.run(jobs(decoder, 3), "lookup", Setting(4), batch=2, heard=Streamer(decoder.target, said.append))
     texts = [[token for token in text.tokens if token not in decoder.target.eos] for text in plain.texts]
     assert "".join(said) == "".join(decoder.target.tokenizer.decode(text) + "\n" for text in texts)
 
@@ -468,7 +471,9 @@ def test_sampled_text_has_the_law_of_the_target(home, name):
         assert law[text] == pytest.approx(probability, abs=2e-6)  # of float32 laws
 
 
-@pytest.mark.parametrize(("policy", "seed"), [("hedge", 1), ("metasd-onpath", 2)])
+@pytest.mark.parametrize(
+    ("policy", "seed"), thorough([("hedge", 1), ("exp3spec", 3), ("metasd-onpath", 2)], [("metasd-onpath", 2)])
+)
 def test_sampled_text_under_policies(home, policy, seed):
     """The same with learners, whose picks follow what was committed, and MetaSD's what was drafted off the path."""
     pool = some("sequences", "exit", "lookup")

@@ -12,7 +12,7 @@ import hedgelab as hl
 from hedgelab._jit import uncompiled
 from hedgelab.decode_replay import GRANULARITY
 from hedgelab.feedback import row_losses
-from tests.sizes import few, needs_jit
+from tests.sizes import few, needs_jit, thorough
 from tests.strategies import seeds, traces
 from tests.test_decode_replay import random_trace
 from traces.live.policy import Policy, Schedule, Setting
@@ -148,8 +148,14 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("name", hl.learners())
-@settings(max_examples=few(5, 2))
+SOME = (
+    "hedge", "normalhedge", "adahedge", "squint", "fixed-share", "ftl", "ftpl", "exp3", "exp3-p", "ucb1",
+    "thompson-beta", "ucbspec", "metasd", "metasd-onpath", "explore-then-commit", "uniform", "fixed",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", thorough(hl.learners(), SOME))
+@settings(max_examples=few(6, 2))
 @given(trace=traces(), data=st.data(), options=OPTIONS)
 def test_live_equals_replay(name, trace, data, options):
     policy, options = hl.learner(name), dict(options)
@@ -170,7 +176,7 @@ def test_live_equals_replay(name, trace, data, options):
     assert calls
 
 
-@pytest.mark.parametrize("cut", ["greedy", "t06", "t10"])
+@pytest.mark.parametrize("cut", thorough(["greedy", "t06", "t10"], ["t06"]))
 @pytest.mark.parametrize("name", ["normalhedge", "squint", "exp3", "metasd", "metasd-onpath", "thompson-beta", "fixed"])
 def test_live_equals_replay_on_bundled_traces(cut, name):
     trace = hl.sample_trace(cut).select(range(3))
@@ -429,7 +435,7 @@ def test_a_bandit_is_paid_the_mixture():
 # ------------------------------------------------------------------ drafters that can no longer draft
 
 
-@pytest.mark.parametrize("name", hl.learners())
+@pytest.mark.parametrize("name", thorough(hl.learners(), SOME))
 @settings(max_examples=few(4, 2))
 @given(world=seeds)
 def test_the_dead_are_never_picked(name, world):
