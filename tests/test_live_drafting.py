@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hedgelab.coins import DRAFT
 from hedgelab.trace import open_trace
-from tests.sizes import few
+from tests.sizes import few, thorough
 from tests.strategies_recording import WORDS, tiny_checkpoint, tiny_head, tiny_prompts
 from tests.strategies_trees import lists_of, paths_of
 from tests.test_collect import LOOKUP, config_of, rows_of, text_of
@@ -205,6 +205,7 @@ def at(drafter, text, end):
 # --- the law at a node ---------------------------------------------------------------------------------------------
 
 NAMES = [entry["name"] for entry in LAWS]
+SOME = ["ngram", "small", "cut", "deep"]  # one of each way to grow branches
 token = st.integers(2, WORDS - 1)
 levels = st.lists(st.lists(st.tuples(st.integers(0, 9), token), min_size=1, max_size=3), min_size=1, max_size=K - 1)
 
@@ -444,7 +445,8 @@ def as_nodes(one):
 
 
 @pytest.mark.parametrize(
-    ("name", "temperature", "top_k", "k"), [*((name, *PAIRS[0]) for name in NAMES), ("ngram", *PAIRS[1])]
+    ("name", "temperature", "top_k", "k"),
+    [*((name, *PAIRS[0]) for name in thorough(NAMES, SOME)), ("ngram", *PAIRS[1])],
 )
 def test_chains_are_drawn_from_the_recorders_laws(home, target, name, temperature, top_k, k):
     def run_of(one):
@@ -458,7 +460,7 @@ def test_chains_are_drawn_from_the_recorders_laws(home, target, name, temperatur
 
 
 @pytest.mark.parametrize("form", ["sequences", "nodes"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thorough(NAMES, SOME))
 def test_several_are_drawn_from_the_recorders_laws(home, target, name, form):
     extra = [{"name": "many", "kind": "several", "options": {"over": name, "drafts": 2, "form": form}}]
     drawn(home, target, "many", 2, (1.0, 2), extra, as_sequences if form == "sequences" else as_nodes)
