@@ -15,7 +15,9 @@ Prompts are held-out ones that no bundled trace holds, so the router and the cos
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -35,8 +37,10 @@ from hedgelab.routing import train
 from hedgelab.storage.shards import write_atomically
 from traces.collect import Job, jobs_of, versions
 from traces.config import Config, parse_config, read_yaml
-from traces.decode import AUTOREGRESSIVE, Decoder, Run
-from traces.live.policy import Schedule, Setting
+from traces.decode import AUTOREGRESSIVE, Decoder
+from traces.live.policy import Policy
+from traces.live.results import Run
+from traces.live.schedule import Schedule, Setting
 
 __all__ = ["Contender", "contenders", "markdown", "measure", "predicted"]
 
@@ -46,6 +50,7 @@ TRACE = "t06"
 FULL = {"normalhedge": ("every", "every=4", "turns=2", "random=2", "likely=2"), "hedge": ("every", "every=4")}
 BANDITS = {"UCBSpec": "ucbspec", "EXP3Spec": "exp3spec", "MetaSD (BE)": "metasd", "MetaSD (BD)": "metasd-onpath"}
 LENGTHS = (2, 5)  # draft lengths to choose from
+STAND_IN = "normalhedge, every=4"  # whose best draft length all policies take
 
 
 @dataclass(frozen=True)
@@ -86,14 +91,10 @@ def measure(
     tokens: int = 40,
     tuning: Sequence[str] = ("python", "sql"),
     names: Sequence[str] | None = None,
-    part: tuple[int, int] = (0, 1),
     domains: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Measure, writing `out` after every text; what it holds already is not measured again.
-
-    part : (i, n), of n parts of the prompts the i-th one, for n processes side by side
-    """
+    """Measure, writing `out` after every text; what it holds already is not measured again."""
     torch.set_num_threads(1)
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"tuning": [], "texts": []}
     heldout = {"split": "heldout", "count": 0, "domains": list(domains)}
@@ -105,49 +106,58 @@ def measure(
         "k": list(LENGTHS), "tokens": tokens, "temperature": decoder.config.processing.temperature, "dtype": "float32",
         "threads": 1, "drafters": list(decoder.names), "versions": versions(), "machine": platform.machine(),
     }  # fmt: skip
-    _tune(decoder, listed, pool, tokens, tuning, found, out, say)
+    _tune(decoder, listed, tuning, found, out, say)
     lengths = chosen_lengths(found)
     seen = set(trace.prompt_ids.tolist())
     jobs = [job for job in jobs_of(decoder.config, decoder.target)[0] if job.prompt.id not in seen]
-    order = _interleaved(jobs, prompts)[part[0] :: part[1]]
+    order = _interleaved(jobs, prompts)
     rng = np.random.default_rng(0)
-    carried = {each.name: _Carried(decoder, each, lengths, router) for each in listed}
+    running = [_Running(decoder, each, lengths, router) for each in listed]
+    done = {(text["prompt"], text["contender"]) for text in found["texts"]}
     for number, job in enumerate(order):
-        for place in rng.permutation(len(listed)).tolist():
-            each = listed[place]
-            if any(text["prompt"] == job.prompt.id and text["contender"] == each.name for text in found["texts"]):
-                continue
-            load = os.getloadavg()[0]
-            run = carried[each.name].decode(job)
-            found["texts"].append(_entry(each, job, run, load, carried[each.name].k))
-            write_atomically(out, (json.dumps(found, indent=1) + "\n").encode())
+        for place in rng.permutation(len(running)).tolist():
+            each, load = running[place], os.getloadavg()[0]
+            if (job.prompt.id, each.contender.name) not in done:
+                found["texts"].append(_entry(each, job, each.decode(job, order[:number]), load))
+                _write(found, out)
         say(f"{number + 1} of {len(order)} prompts: {job.prompt.id}")
     return found
 
 
-class _Carried:
+class _Running:
     """A contender, with its learner's state where that is carried from text to text."""
 
     def __init__(self, decoder: Decoder, contender: Contender, lengths: dict[str, int], router: Router) -> None:
-        self.k = lengths.get(contender.name, lengths.get("policies", max(LENGTHS)))
-        self._decoder, self._contender = decoder, contender
-        self._policy: Any = router if contender.policy == "router" else contender.policy
-        self._learnt: Any = None
+        self.contender, self.k = contender, _length(contender, lengths)
+        self._decoder = decoder
+        self._policy: str | Router = router if contender.policy == "router" else contender.policy
+        self._learnt: Policy | None = None
 
-    def decode(self, job: Job) -> Run:
-        """Decode one text."""
-        # picks of a policy that starts anew with every text are drawn anew, too
-        seed = self._decoder.config.seed + (0 if self._contender.carry_over else job.sequence_id)
-        setting = self._contender.setting(self.k, seed)
-        if self._contender.carry_over and self._learnt is None:
+    def decode(self, job: Job, earlier: Sequence[Job]) -> Run:
+        """Decode a text, behind earlier ones. One that carries over decodes those first, if an earlier process did."""
+        if not self.contender.carry_over:
+            # picks of a policy that starts anew with every text are drawn anew, too
+            return self._decoder.run([job], self._policy, self.contender.setting(self.k, job.sequence_id))
+        setting = self.contender.setting(self.k, 0)
+        if self._learnt is None:
+            assert isinstance(self._policy, str)
             self._learnt = self._decoder.policy(self._policy, setting)
+            self._decoder.run(earlier, self._policy, setting, shared=self._learnt)
         return self._decoder.run([job], self._policy, setting, shared=self._learnt)
 
 
-def _entry(each: Contender, job: Job, run: Run, load: float, k: int) -> dict[str, Any]:
+def _length(contender: Contender, lengths: dict[str, int]) -> int:
+    return lengths.get(contender.name, lengths.get("policies", max(LENGTHS)))
+
+
+def _write(found: dict[str, Any], out: Path) -> None:
+    write_atomically(out, (json.dumps(found, indent=1) + "\n").encode())
+
+
+def _entry(each: _Running, job: Job, run: Run, load: float) -> dict[str, Any]:
     text = run.texts[0]
     return {
-        "contender": each.name, "prompt": job.prompt.id, "domain": job.prompt.domain, "k": k,
+        "contender": each.contender.name, "prompt": job.prompt.id, "domain": job.prompt.domain, "k": each.k,
         "tokens": len(text.tokens),
         "rounds": len(text.picks), "cpu": run.cpu, "wall": run.wall, "load": round(load, 2),
         "seconds": {name: round(value, 5) for name, value in run.clock.seconds.items()},
@@ -155,34 +165,23 @@ def _entry(each: Contender, job: Job, run: Run, load: float, k: int) -> dict[str
 
 
 def _tune(
-    decoder: Decoder, listed: Sequence[Contender], pool: Path, tokens: int, domains: Sequence[str],
-    found: dict[str, Any], out: Path, say: Callable[[str], None],
+    decoder: Decoder, listed: Sequence[Contender], domains: Sequence[str], found: dict[str, Any], out: Path,
+    say: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Decode training prompts with every draft length, for each drafter and for the policies' stand-in."""
-    config = replace(
-        decoder.config, prompts=replace(decoder.config.prompts, split="train", count=1, domains=tuple(domains))
-    )
-    jobs = jobs_of(config, decoder.target)[0]
-    tried = [each for each in listed if each.policy in decoder.names or each.name == "normalhedge, every=4"]
-    for job in jobs:
-        for each in tried:
-            for k in LENGTHS:
-                name = each.name if each.policy in decoder.names else "policies"
-                if any(
-                    (old["prompt"], old["contender"], old["k"]) == (job.prompt.id, name, k) for old in found["tuning"]
-                ):
-                    continue
+    source = replace(decoder.config.prompts, split="train", count=1, domains=tuple(domains))
+    tried = {each.name: each for each in listed if each.policy in decoder.names}
+    tried["policies"] = next(each for each in contenders(decoder.names) if each.name == STAND_IN)
+    done = {(old["prompt"], old["contender"], old["k"]) for old in found["tuning"]}
+    for job in jobs_of(replace(decoder.config, prompts=source), decoder.target)[0]:
+        for (name, each), k in itertools.product(tried.items(), LENGTHS):
+            if (job.prompt.id, name, k) not in done:
                 run = decoder.run([job], each.policy, each.setting(k, 0))
+                tokens = len(run.texts[0].tokens)
                 found["tuning"].append(
-                    {
-                        "contender": name,
-                        "prompt": job.prompt.id,
-                        "k": k,
-                        "tokens": len(run.texts[0].tokens),
-                        "cpu": run.cpu,
-                    }
+                    {"contender": name, "prompt": job.prompt.id, "k": k, "tokens": tokens, "cpu": run.cpu}
                 )
-                write_atomically(out, (json.dumps(found, indent=1) + "\n").encode())
+                _write(found, out)
         say(f"draft lengths on {job.prompt.id}")
 
 
@@ -241,24 +240,18 @@ def predicted(found: dict[str, Any], replicates: int = 2) -> dict[str, float]:
     few, lengths = trace.among(shared), chosen_lengths(found)
     guessed: dict[str, float] = {}
     for each in contenders(found["about"]["drafters"]):
-        k = lengths.get(each.name, lengths.get("policies", max(LENGTHS)))
-        if each.policy in (AUTOREGRESSIVE, "router"):
+        schedule, alone = Schedule.parse(each.schedule), each.policy in found["about"]["drafters"]
+        if each.policy in (AUTOREGRESSIVE, "router") or schedule.skips or (alone and each.policy not in shared):
             continue
-        learner = hl.learner("fixed", drafter=each.policy) if each.policy in shared else each.policy
-        schedule = Schedule.parse(each.schedule)
-        turns = {"every": 0} if each.policy in shared else {"every": schedule.every, "drafters": schedule.drafters}
-        if each.policy not in shared and (each.policy in BANDITS.values() or schedule.skips):
-            if schedule.skips:
-                continue
-            turns = {}
-        try:
-            bills = [
-                hl.cost.bill(hl.replay(few, learner, k=k, carry_over=each.carry_over, replicate=i), costs, **turns)
-                for i in range(replicates)
-            ]
-        except (ValueError, hl.cost.CostsError):
-            continue
-        guessed[each.name] = float(np.mean([bill.speedup for bill in bills]))
+        learner = hl.learner("fixed", drafter=each.policy) if alone else hl.learner(each.policy)
+        # who learns from every drafter scores the others on its schedule, others never do
+        turns = {"every": schedule.every, "drafters": schedule.drafters} if learner.feedback == "full" else {"every": 0}
+        runs = [
+            hl.replay(few, learner, k=_length(each, lengths), carry_over=each.carry_over, replicate=i)
+            for i in range(replicates)
+        ]
+        with contextlib.suppress(hl.cost.CostsError):  # of drafters that have not been measured
+            guessed[each.name] = float(np.mean([hl.cost.bill(run, costs, **turns).speedup for run in runs]))
     return guessed
 
 
@@ -277,7 +270,7 @@ def markdown(found: dict[str, Any]) -> str:
         if seen is not None:
             rows.append((seen[1].estimate, each, seen))
     for _, each, (rate, gain, mat) in sorted(rows, key=lambda row: -row[0]):
-        k = "" if each.name == AUTOREGRESSIVE else str(lengths.get(each.name, lengths.get("policies", "")))
+        k = "" if each.name == AUTOREGRESSIVE else str(_length(each, lengths))
         guess = guessed.get(each.name)
         said = ["", ""] if guess is None else [f"{guess:.2f}", f"{guess / gain.estimate - 1:+.0%}"]
         lines.append(
@@ -302,18 +295,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--prompts", type=int, default=2, help="held-out prompts a domain")
     parser.add_argument("--tokens", type=int, default=40, help="most tokens of a text")
     parser.add_argument("--only", action="append", help="a contender; repeat for more")
-    parser.add_argument("--part", default="0/1", help="i/n: of n parts of the prompts the i-th one")
-    parser.add_argument("--merge", type=Path, action="append", help="instead of measuring, join parts into --out")
     parser.add_argument("--markdown", action="store_true", help="print the tables of --out")
     asked = parser.parse_args(arguments)
-    if asked.merge:
-        parts = [json.loads(file.read_text()) for file in asked.merge]
-        found = parts[0] | {"texts": [text for part in parts for text in part["texts"]]}
-        write_atomically(asked.out, (json.dumps(found, indent=1) + "\n").encode())
-    elif not asked.markdown:
-        begin, (one, of) = time.process_time(), map(int, asked.part.split("/"))
-        options = {"prompts": asked.prompts, "tokens": asked.tokens, "names": asked.only, "part": (one, of)}
-        measure(asked.pool, asked.out, **options)
+    if not asked.markdown:
+        begin = time.process_time()
+        measure(asked.pool, asked.out, prompts=asked.prompts, tokens=asked.tokens, names=asked.only)
         print(f"{time.process_time() - begin:.0f} CPU-seconds, in {asked.out}")
     print(markdown(json.loads(asked.out.read_text())), end="")
 

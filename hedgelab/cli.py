@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import traceback
@@ -70,13 +69,12 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError, MemoryError) as error:
-        if any(frame.filename in _USER_FILES for frame in traceback.extract_tb(error.__traceback__)):
+        from hedgelab.references import USER_FILES
+
+        if any(frame.filename in USER_FILES for frame in traceback.extract_tb(error.__traceback__)):
             raise  # in the user's own code: the place matters
         Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escaped(str(error))}")
         raise typer.Exit(2) from None
-
-
-_USER_FILES: set[str] = set()  # files that learners were loaded from
 
 
 def _escaped(text: str) -> str:
@@ -168,53 +166,9 @@ def _check_suffix(figure: Path) -> None:
         raise ValueError(f"figure: {str(figure)!r} must end in .png, .pdf or .svg")
 
 
-def _learner_from_file(reference: str) -> Learner:
-    """Return the Learner called NAME in FILE.py, from "FILE.py:NAME"."""
-    from hedgelab.contract import Learner
-
-    file, _, name = reference.rpartition(":")
-    path = Path(file)
-    if not path.is_file():
-        raise ValueError(f"no file {file!r} (a learner in a file is given as FILE.py:NAME)")
-    module_name = f"learners_of_{path.stem}"  # not the bare stem: a file json.py must not become the module json
-    specification = importlib.util.spec_from_file_location(module_name, path)
-    if specification is None or specification.loader is None:
-        raise ValueError(f"{file}: not a Python file")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[module_name] = module  # numba finds a function's module by name
-    _USER_FILES.add(str(path))
-    sys.path.insert(0, str(path.resolve().parent))  # so that it finds its neighbours
-    try:
-        specification.loader.exec_module(module)
-    finally:
-        del sys.path[0]
-    learner = getattr(module, name, None)
-    if not isinstance(learner, Learner):
-        there = [key for key, value in vars(module).items() if isinstance(value, Learner)]
-        raise ValueError(f"{file} has no hedgelab.Learner called {name!r}; it has {', '.join(there) or 'none'}")
-    return learner
-
-
-def _learner(reference: str, settings: list[str]) -> Learner:
-    from hedgelab.algorithms import learner
-
-    values: dict[str, float | str | None] = {}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals:
-            raise ValueError(f"--set needs NAME=VALUE, got {setting!r}")
-        try:
-            values[name] = text if name == "drafter" else float(text)  # a drafter may be called "1"
-        except ValueError:
-            values[name] = None if text == "none" else text
-    if reference.endswith(".py"):
-        raise ValueError(f"a learner in a file is given as FILE.py:NAME, got {reference!r}")
-    policy = _learner_from_file(reference) if ":" in reference else learner(reference)
-    return policy.with_values(**values)
-
-
 def _learners(references: list[str] | None, settings: list[str] | None) -> list[Learner]:
     from hedgelab.algorithms import learners as registered
+    from hedgelab.references import learner_of
 
     references = references or ["normalhedge"]
     if "all" in references:
@@ -225,7 +179,7 @@ def _learners(references: list[str] | None, settings: list[str] | None) -> list[
         raise ValueError("--set goes with one --learner")
     if len(set(references)) < len(references):
         raise ValueError("a --learner is given twice")
-    return [_learner(reference, settings or []) for reference in references]
+    return [learner_of(reference, settings or []) for reference in references]
 
 
 def _print_comparison(comparison: Comparison, console: Console, caveats: bool = False) -> None:
@@ -422,20 +376,13 @@ def play_game(
 ) -> None:
     """Play the token game, one loss vector a round: regret of learners side by side."""
     from hedgelab.contest import contest, world_of
+    from hedgelab.references import assignments, number_or_text
 
     with _plain_errors():
         if figure:
             _check_suffix(figure)
         policies = _learners(learner, setting)
-        own: dict[str, float | str] = {}
-        for item in world_setting or ():
-            name, equals, text = item.partition("=")
-            if not equals:
-                raise ValueError(f"--world needs NAME=VALUE, got {item!r}")
-            try:
-                own[name] = float(text)
-            except ValueError:
-                own[name] = text
+        own = {name: number_or_text(text) for name, text in assignments(world_setting or (), "--world").items()}
         losses = world_of(world, rounds, drafters, **own)
         with _progress("playing", seeds * len(policies)) as advance:
             result = contest(

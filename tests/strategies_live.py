@@ -254,3 +254,24 @@ def law_of_texts(world: World, policy: Policy, k: int, length: int) -> dict[tupl
 def distance(one: dict, other: dict) -> float:
     """The largest difference between two laws."""
     return max(abs(one.get(key, 0.0) - other.get(key, 0.0)) for key in one.keys() | other.keys())
+
+
+# --- decoded texts ---------------------------------------------------------------------------------------------------
+
+
+def same_texts(run, plain, close=1e-4, least=0.9):
+    """Assert that texts are equal, each up to the first row at which rounding may choose; return tokens compared.
+
+    close : top-2 margin of logits from which it cannot; by default of tiny models, whose float32 logits are of size 1
+    least : share of the tokens that must be compared
+    """
+    compared = 0
+    for one, other in zip(run.texts, plain.texts, strict=True):
+        rows = np.flatnonzero(other.margin < close)
+        end = 1 + int(rows[0]) if len(rows) else len(other.tokens)
+        assert one.tokens[:end] == other.tokens[:end]
+        compared += end
+        if end == len(other.tokens):
+            assert (one.stop, len(one.tokens)) == (other.stop, len(other.tokens))
+    assert compared > least * (plain.rows + len(plain.texts))
+    return compared

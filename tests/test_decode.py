@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import hedgelab as hl
 from hedgelab.trace import open_trace
 from tests.sizes import few, thorough
-from tests.strategies_live import joint
+from tests.strategies_live import joint, same_texts
 from tests.strategies_recording import WORDS, tiny_checkpoint, tiny_head, tiny_prompts
 from traces.__main__ import app
 from traces.collect import FollowUp, collect, jobs_of
@@ -18,8 +18,8 @@ from traces.config import parse_config
 from traces.decode import DecodeError, Decoder
 from traces.drafters.base import FlatDrafter, Logits
 from traces.live.command import Streamer
-from traces.live.policy import Schedule, Setting
 from traces.live.recording import Recorder
+from traces.live.schedule import Schedule, Setting
 from traces.sampling import process
 from traces.targets import load_target
 from traces.texts import Texts
@@ -49,7 +49,6 @@ SEVERAL = [
 POOL = [*LAWS, *CERTAIN, *SEVERAL]
 NAMES = [entry["name"] for entry in POOL]
 GREEDY, SOFT = ({"temperature": 0.0}, {"temperature": 0.0}), ({"temperature": 0.8}, {"temperature": 1.2})
-CLOSE = 1e-4  # of float32 logits of these models, which are of size 1
 
 
 @pytest.fixture(scope="module")
@@ -114,19 +113,6 @@ def plain(greedy):
 
 def jobs(decoder, count=None):
     return jobs_of(decoder.config, decoder.target)[0][:count]
-
-
-def same_texts(run, plain):
-    """Assert that texts are equal, each up to the first row at which rounding may choose."""
-    compared = 0
-    for one, other in zip(run.texts, plain.texts, strict=True):
-        close = np.flatnonzero(other.margin < CLOSE)
-        end = 1 + int(close[0]) if len(close) else len(other.tokens)
-        assert one.tokens[:end] == other.tokens[:end]
-        compared += end
-        if end == len(other.tokens):
-            assert (one.stop, len(one.tokens)) == (other.stop, len(other.tokens))
-    assert compared > 0.9 * (plain.rows + len(plain.texts))  # hardly anything is left out
 
 
 def rounds_are_whole(run):

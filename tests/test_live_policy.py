@@ -15,7 +15,8 @@ from hedgelab.feedback import row_losses
 from tests.sizes import few, needs_jit, thorough
 from tests.strategies import seeds, traces
 from tests.test_decode_replay import random_trace
-from traces.live.policy import Policy, Schedule, Setting
+from traces.live.policy import Policy
+from traces.live.schedule import Schedule, Setting
 
 
 class Text:

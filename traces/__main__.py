@@ -250,6 +250,7 @@ def decode(
     from hedgelab.router import RouterError
     from traces.decode import DecodeError, Decoder
     from traces.live import command
+    from traces.live.schedule import Schedule, Setting
 
     source: dict[str, Any] = {"split": split, "domains": domain or [], "count": count}
     if prompts is not None:
@@ -259,9 +260,9 @@ def decode(
             config, pool, k=k, temperature=temperature, max_new_tokens=max_new_tokens, seed=seed, prompts=source
         )
         chosen = command.policy_of(policy, settings, parameter or [], router)
-        how = command.setting_of(
-            settings.k, settings.seed, schedule,
-            objective=objective, weight=weight, granularity=granularity, carry_over=carry_over,
+        how = Setting(
+            settings.k, objective, weight=weight, granularity=granularity, carry_over=carry_over, seed=settings.seed,
+            schedule=Schedule.parse(schedule),
         )  # fmt: skip
         decoder = Decoder.open(settings, device=device, dtype=dtype, on_fault=on_fault)
         jobs = command.prompts_of(decoder, prompt or [])

@@ -36,7 +36,7 @@ from traces.endings import Ending
 from traces.kv import Stepper
 from traces.prompts import DOMAINS, SWITCHING, Prompt, built_in, read, switching
 from traces.sampling import Dense, Law, OneHot, draw, entropy, faults, process, top2_margin
-from traces.scoring import Scorer
+from traces.scoring import Scorer, score_columns
 from traces.states import KeepStates, StateWriter
 from traces.targets import Target, load_target, located
 
@@ -368,13 +368,7 @@ class Batch:
             "target_logprob": np.zeros((texts, rows), np.float32),
             "target_entropy": np.zeros((texts, rows), np.float32),
             "target_top2_margin": np.zeros((texts, rows), np.float32),
-            "confidence": np.zeros((texts, rows, n), np.float32),
-            "alpha_flat": np.zeros((texts, rows, n1), np.float32),
-            "gamma_flat": np.zeros((texts, rows, n1), np.float32),
-            "alpha_deep": np.zeros((texts, rows, k, n2), np.float32),
-            "gamma_deep": np.zeros((texts, rows, k, n2), np.float32),
-            "proposed": np.zeros((texts, rows, n2), np.int16),
-            "match_length": np.zeros((texts, rows, n2), np.int16),
+            **score_columns((texts, rows), n1, n2, k, 0.0),
         }
         if m:
             self.columns |= {

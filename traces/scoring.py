@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -32,7 +33,7 @@ from traces.sampling import Dense, Law, OneHot, faults, process, top_probability
 from traces.targets import Target
 from traces.trees import Followed
 
-__all__ = ["Row", "Scorer"]
+__all__ = ["Row", "Scorer", "blocks_of", "score_columns"]
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,7 @@ class Scorer:
         clock: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._target, self._drafters, self._k, self._sound, self._clock = target, drafters, k, sound, clock
-        self.flat = tuple(i for i, d in enumerate(drafters) if isinstance(d, FlatDrafter) or k == 1)
-        self.deep = tuple(i for i in range(len(drafters)) if i not in self.flat)
+        self.flat, self.deep = blocks_of(drafters, k)
 
     def begin(self, texts: int) -> None:
         """Begin with rows 0 of so many texts."""
@@ -273,3 +273,22 @@ class Scorer:
 
 def _all(texts: int, value: int) -> Tensor:
     return torch.full((texts,), value, dtype=torch.int64)
+
+
+def blocks_of(drafters: Sequence[Drafter], k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return which drafters make the flat block of a trace, and which the deep one."""
+    flat = tuple(i for i, drafter in enumerate(drafters) if isinstance(drafter, FlatDrafter) or k == 1)
+    return flat, tuple(i for i in range(len(drafters)) if i not in flat)
+
+
+def score_columns(lead: tuple[int, ...], flat: int, deep: int, k: int, fill: float) -> dict[str, np.ndarray]:
+    """Return the columns of a trace that a `Row` fills, (*lead, ..) each, of so many flat and deep drafters.
+
+    Floats are `fill` at first, counts 0.
+    """
+    shapes = {
+        "confidence": (flat + deep,), "alpha_flat": (flat,), "gamma_flat": (flat,), "alpha_deep": (k, deep),
+        "gamma_deep": (k, deep),
+    }  # fmt: skip
+    found = {name: np.full((*lead, *shape), fill, np.float32) for name, shape in shapes.items()}
+    return found | {name: np.zeros((*lead, deep), np.int16) for name in ("proposed", "match_length")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,19 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from hedgelab.algorithms import learner as registered
 from hedgelab.contract import Learner
+from hedgelab.references import learner_of
 from hedgelab.router import Router, load_router
 from traces.collect import Job, jobs_of
-from traces.config import Config, ConfigError, load_config
-from traces.decode import AUTOREGRESSIVE, CLOSE, Decoded, Decoder, Run
-from traces.live.policy import Setting
+from traces.config import Config, ConfigError, load_config, parse_config
+from traces.decode import AUTOREGRESSIVE, Decoder
+from traces.live.batch import Heard
 from traces.live.recording import Recorder
+from traces.live.results import CLOSE, Run
+from traces.live.schedule import Setting
 from traces.targets import Target
 
-__all__ = ["Streamer", "config_of", "policy_of", "print_run", "run"]
+__all__ = ["Streamer", "config_of", "policy_of", "print_run", "prompts_of", "run"]
 
 
 def config_of(
@@ -36,12 +37,9 @@ def config_of(
     prompts: dict[str, Any] | None = None,
 ) -> tuple[Config, dict[str, Any]]:
     """Return a configuration with what was asked for instead, and its document. Raises ConfigError."""
-    from traces.config import parse_config, read_yaml
-
-    _, document = load_config(file, pool)  # its own faults first, under its own name
-    document = dict(read_yaml(file))
+    _, document = load_config(file, pool)
     asked = {"max_new_tokens": max_new_tokens, "k": k, "seed": seed, "prompts": prompts}
-    document |= {name: value for name, value in asked.items() if value is not None}
+    document = document | {name: value for name, value in asked.items() if value is not None}
     if temperature is not None:
         document["processing"] = {**document.get("processing", {}), "temperature": temperature}
         if "drafter_processing" in document and temperature == 0:
@@ -59,16 +57,7 @@ def policy_of(name: str, config: Config, parameters: Sequence[str], router: Path
         if parameters:
             raise ConfigError(f"--set: {name} has no parameters")
         return name
-    values: dict[str, Any] = {}
-    for each in parameters:
-        key, given, value = each.partition("=")
-        if not given:
-            raise ConfigError(f"--set {each!r}: write name=value")
-        try:
-            values[key] = float(value)
-        except ValueError:
-            values[key] = value
-    return registered(name, **values)
+    return learner_of(name, parameters)
 
 
 class Streamer:
@@ -111,21 +100,15 @@ def run(
     record: Path | None,
     document: dict[str, Any],
     device: str,
-    heard: Callable[[Job, list[int], str], None],
-    ended: Callable[[list[Decoded]], None] = lambda texts: None,
+    heard: Heard,
 ) -> Run:
     """Decode, and record if a folder is given."""
     if record is not None and policy == AUTOREGRESSIVE:
         raise ConfigError("--record writes drafters' scores, which --policy autoregressive has none of")
     if record is None:
-        return decoder.run(jobs, policy, setting, batch=batch, heard=heard, ended=ended)
+        return decoder.run(jobs, policy, setting, batch=batch, heard=heard)
     with Recorder(record, decoder, jobs, document, device) as recorder:
-
-        def both(texts: list[Decoded]) -> None:
-            recorder.write(texts)
-            ended(texts)
-
-        found = decoder.run(jobs, policy, setting, batch=batch, keep=True, heard=heard, ended=both)
+        found = decoder.run(jobs, policy, setting, batch=batch, keep=True, heard=heard, ended=recorder.write)
         recorder.finish(found)
     return found
 
@@ -193,10 +176,3 @@ def _print_picks(run: Run, console: Console, parts: int = 4) -> None:
             shares = [f"{counts[i, j] / total[j]:.0%}" if total[j] else "" for j in range(parts)]
             table.add_row(run.drafters[i], *shares, f"{counts[i].sum() / total.sum():.0%}")
     console.print(table)
-
-
-def setting_of(k: int, seed: int, schedule: str, **others: Any) -> Setting:
-    """Return a policy's setting. Raises ValueError."""
-    from traces.live.policy import Schedule
-
-    return replace(Setting(k, seed=seed, **others), schedule=Schedule.parse(schedule))

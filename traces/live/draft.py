@@ -20,6 +20,7 @@ from torch import Tensor
 
 from hedgelab.coins import DRAFT
 from hedgelab.storage.manifest import Processing
+from traces.acceptance import alpha_gamma
 from traces.drafters.base import (
     PAD,
     Branches,
@@ -38,10 +39,10 @@ from traces.drafters.base import (
 from traces.drafters.several import Several
 from traces.drafters.tree import StaticTree
 from traces.live.chance import Chance
-from traces.sampling import Law, OneHot, faults, process, top_ids
+from traces.sampling import Dense, Law, OneHot, faults, process, top_ids
 from traces.trees import ROOT
 
-__all__ = ["LARGEST", "Draft", "draft", "most_tokens", "prepare", "room"]
+__all__ = ["LARGEST", "Draft", "draft", "most_tokens", "overlaps", "prepare", "room"]
 
 LARGEST = 256  # most tokens that fresh drafts at every node may be
 DEEPEST = 64  # rounds draft less deep than this, or as deep
@@ -348,3 +349,26 @@ def _check_sampled(trees: Trees, laws: tuple[Law, ...], candidates: tuple[tuple[
             raise ValueError(f"node {above} has candidates and needs a law of one row, got {given}")
     if missing:
         raise ValueError(f"nodes {sorted(missing)} are candidates of no node: they could not be accepted")
+
+
+def overlaps(each: Draft, law: Dense | OneHot) -> list[float]:
+    """Return gamma at the root and at every other node that has children, whether or not the path came there.
+
+    law : the target's, of 1 + M rows. Of sampled drafts the overlap of the first one at each node with the target's
+    law, of certain ones the target's mass on the node's children.
+    """
+    tokens, parents = each.trees.tokens[0].tolist(), each.trees.parent[0].tolist()
+    children: dict[int, list[int]] = {}
+    for token, parent in zip(tokens, parents, strict=True):
+        children.setdefault(parent, []).append(token)
+    found = []
+    for node, below in children.items():
+        here = law.rows(torch.tensor([1 + node]))
+        # each token on the law's device
+        drafted = torch.tensor(below, device=(here.token if isinstance(here, OneHot) else here.probs).device)
+        if each.laws is not None:
+            gamma = alpha_gamma(here, each.laws[1 + node], drafted[:1])[1]
+            found.append(float(gamma))
+        else:
+            found.append(min(1.0, sum(float(here.at(token)) for token in drafted.split(1))))
+    return found

@@ -16,7 +16,8 @@ import numpy as np
 from hedgelab.storage.manifest import Dropped
 from hedgelab.storage.recording import TraceWriter
 from traces.collect import Job, facts_of, manifest_of
-from traces.decode import Decoded, Decoder, Run
+from traces.decode import Decoder
+from traces.live.results import Decoded, Run
 
 __all__ = ["Recorder"]
 

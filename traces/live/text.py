@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from traces.collect import Job
 from traces.drafters.base import Drafter, FlatDrafter, Logits, Prefix, Proposal, Reading, States, Trees
 from traces.endings import Ending
 from traces.sampling import Dense, OneHot, faults
-from traces.scoring import Row, Scorer
+from traces.scoring import Row, Scorer, blocks_of, score_columns
 from traces.targets import Target
 
 __all__ = ["DraftFault", "Scores", "Text", "Unit", "units_of"]
@@ -150,21 +150,13 @@ class Scores:
 
     flat: tuple[int, ...]  # drafters of the flat block, of the deep block
     deep: tuple[int, ...]
-    columns: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    columns: dict[str, NDArray]
 
     @classmethod
-    def empty(cls, rows: int, drafters: int, flat: Sequence[int], deep: Sequence[int], k: int) -> Scores:
+    def empty(cls, rows: int, drafters: Sequence[Drafter], k: int) -> Scores:
         """Return scores of no row yet."""
-        n1, n2 = len(flat), len(deep)
-        shapes = {
-            "confidence": (drafters,), "alpha_flat": (n1,), "gamma_flat": (n1,), "alpha_deep": (k, n2),
-            "gamma_deep": (k, n2),
-        }  # fmt: skip
-        columns: dict[str, NDArray[np.generic]] = {
-            name: np.full((rows, *shape), np.nan, np.float32) for name, shape in shapes.items()
-        }
-        columns |= {name: np.zeros((rows, n2), np.int16) for name in ("proposed", "match_length")}
-        return cls(tuple(flat), tuple(deep), columns)
+        flat, deep = blocks_of(drafters, k)
+        return cls(flat, deep, score_columns((rows,), len(flat), len(deep), k, np.nan))
 
     def put(self, row: int, scores: Row, drafters: Sequence[int], scorer: Scorer) -> None:
         """Write the scores of some drafters at rows from `row` on; `scorer` made them, in the order of `drafters`."""
@@ -178,19 +170,19 @@ class Scores:
 
     @property
     def alpha_flat(self) -> NDArray[np.float32]:
-        return self._block("alpha_flat")
+        return self.columns["alpha_flat"]
 
     @property
     def gamma_flat(self) -> NDArray[np.float32]:
-        return self._block("gamma_flat")
+        return self.columns["gamma_flat"]
 
     @property
     def alpha_deep(self) -> NDArray[np.float32]:
-        return self._block("alpha_deep")
+        return self.columns["alpha_deep"]
 
     @property
     def gamma_deep(self) -> NDArray[np.float32]:
-        return self._block("gamma_deep")
+        return self.columns["gamma_deep"]
 
     @property
     def flat_columns(self) -> NDArray[np.int64]:
@@ -199,11 +191,6 @@ class Scores:
     @property
     def deep_columns(self) -> NDArray[np.int64]:
         return np.array(self.deep, np.int64)
-
-    def _block(self, name: str) -> NDArray[np.float32]:
-        found = self.columns[name]
-        assert found.dtype == np.float32
-        return found  # type: ignore[return-value]
 
 
 def units_of(drafters: Sequence[Drafter]) -> list[tuple[int, ...]]:
@@ -292,7 +279,8 @@ class Unit:
                 assert isinstance(drafter, FlatDrafter)
                 drafter.block(prefix, len(rows))
         else:
-            self._put(rows[0], self._scorer.rows(prefix, text.law(rows), text.tokens(rows), place), scores)
+            found = self._scorer.rows(prefix, text.law(rows), text.tokens(rows), place)
+            scores.put(rows[0], found, self._names, self._scorer)
         self.rows = upto
 
     def _close(self, text: Text, scores: Scores | None) -> None:
@@ -303,11 +291,9 @@ class Unit:
                 self._scorer.found(drafter)
             self._skipped = True
         else:
-            self._put(row, self._scorer.close(text.law([row]), text.tokens([row])), scores)
+            found = self._scorer.close(text.law([row]), text.tokens([row]))
+            scores.put(row, found, self._names, self._scorer)
         self.rows += 1
-
-    def _put(self, row: int, found: Row, scores: Scores) -> None:
-        scores.put(row, found, self._names, self._scorer)
 
 
 def _sound(logits: Tensor, model: str, place: str) -> None:
