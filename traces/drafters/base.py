@@ -196,7 +196,7 @@ class FlatDrafter(_WithLaws):
     def block(self, prefix: Prefix, count: int) -> Logits:
         """Return the logits (C, W) behind each of the last `count` tokens of one text, none of which it has read yet.
 
-        The same as C calls of `logits` return, and leave behind; kinds that read with a network make one pass of them.
+        The same as C calls of `logits` return, and leave behind; kinds that can read them in one pass do.
         """
         unread(self, prefix, count)
         end, found = prefix.tokens.shape[1] - count, []
