@@ -35,8 +35,8 @@ class _RoomyLayer(DynamicLayer):
             self._all_values = value_states.new_empty((*value_states.shape[:2], self._capacity, value_states.shape[3]))
         self._all_keys[:, :, begin:end] = key_states
         self._all_values[:, :, begin:end] = value_states
-        self.advance(end - begin)
-        return self.keys, self.values
+        self._length = end
+        return self._show()
 
     def row(self, text: int, where: Where) -> PlacedLayer:
         """Return keys and values of one text, with the room behind it, as a layer that nodes are read with."""
@@ -59,8 +59,10 @@ class _RoomyLayer(DynamicLayer):
             self._all_keys, self._all_values = self._all_keys[: len(wanted)], self._all_values[: len(wanted)]
         self._show()
 
-    def _show(self) -> None:
-        self.keys, self.values = self._all_keys[:, :, : self._length], self._all_values[:, :, : self._length]
+    def _show(self) -> tuple[Tensor, Tensor]:
+        keys, values = self._all_keys[:, :, : self._length], self._all_values[:, :, : self._length]
+        self.keys, self.values = keys, values
+        return keys, values
 
 
 class Stepper:
