@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -110,7 +110,7 @@ class Comparison:
         total = self.alone.sum(axis=0)
         best = {kind: min(those, key=lambda i: float(total[i])) for kind, those in members.items()}
         mats: dict[str, dict[str, Interval]] = {kind: {} for kind in members}
-        for domain, here, counts, single in self._resampled():
+        for domain, here, counts, single in self._resampled:
             for kind, i in best.items():
                 interval = ratio_interval(self.tokens[here], self.alone[here, i], counts)
                 mats[kind][domain] = _shown(interval, single)
@@ -118,8 +118,10 @@ class Comparison:
             BestOfKind(kind, len(those), self.trace.drafters[best[kind]], mats[kind]) for kind, those in members.items()
         ]
 
-    def _resampled(self) -> Iterator[tuple[str, NDArray[np.bool_], NDArray[np.float64], bool]]:
-        """Yield (domain or POOLED, its texts (S,), draws (resamples, texts), whether one has a single prompt)."""
+    @cached_property
+    def _resampled(self) -> list[tuple[str, NDArray[np.bool_], NDArray[np.float64], bool]]:
+        """(domain, its texts (S,), draws (resamples, texts), whether one has a single prompt), and POOLED last."""
+        found = []
         for domain in (*self.domains, POOLED):
             here = np.full(self.trace.sequences, True) if domain == POOLED else self.trace.domains == domain
             # a conversation is drawn as a whole: over all domains it belongs to that of its first turn
@@ -127,14 +129,15 @@ class Comparison:
             clusters = self.trace.conversations[here]
             counts = bootstrap_counts(clusters, strata=strata, resamples=RESAMPLES, seed=0)
             single = min(len(set(clusters[strata == name])) for name in np.unique(strata)) < 2
-            yield domain, here, counts, single
+            found.append((domain, here, counts, single))
+        return found
 
     @cached_property
     def _summary(self) -> dict[str, dict[str, dict[str, Any]]]:
         # tables, figure and JSON all ask for it
         reference = next(policy for policy in self.policies if policy.name == BEST_FIXED).rounds
         table: dict[str, dict[str, dict[str, Any]]] = {}
-        for domain, here, counts, single in self._resampled():
+        for domain, here, counts, single in self._resampled:
             tokens = self.tokens[here]
             table[domain] = {}
             for policy in self.policies:
@@ -157,14 +160,11 @@ class Comparison:
         for policy in (name, other):
             if policy not in rounds:
                 raise ValueError(f"no policy {policy!r}; there are {', '.join(rounds)}")
-        strata, clusters = self.trace.home_domains, self.trace.conversations
-        counts = bootstrap_counts(clusters, strata=strata, resamples=RESAMPLES, seed=0)
+        _, _, counts, single = self._resampled[-1]
         mats = [self.tokens.sum() / rounds[policy].sum() for policy in (name, other)]
         drawn = [(counts @ self.tokens) / (counts @ rounds[policy]) for policy in (name, other)]
         low, high = np.quantile(drawn[0] - drawn[1], [0.025, 0.975])
-        single = min(len(set(clusters[strata == domain])) for domain in np.unique(strata)) < 2
-        ends = (math.nan, math.nan) if single else (float(low), float(high))
-        return Interval(float(mats[0] - mats[1]), *ends)
+        return _shown(Interval(float(mats[0] - mats[1]), float(low), float(high)), single)
 
     def document(self) -> dict[str, Any]:
         """Return everything as values that JSON can hold."""

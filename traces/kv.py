@@ -36,8 +36,7 @@ class _RoomyLayer(DynamicLayer):
         self._all_keys[:, :, begin:end] = key_states
         self._all_values[:, :, begin:end] = value_states
         self._length = end
-        self.keys, self.values = self._all_keys[:, :, :end], self._all_values[:, :, :end]
-        return self.keys, self.values
+        return self._show()
 
     def row(self, text: int, where: Where) -> PlacedLayer:
         """Return keys and values of one text, with the room behind it, as a layer that nodes are read with."""
@@ -46,7 +45,7 @@ class _RoomyLayer(DynamicLayer):
     def advance(self, count: int) -> None:
         """Take what lies in so many columns behind the texts as theirs."""
         self._length += count
-        self.keys, self.values = self._all_keys[:, :, : self._length], self._all_values[:, :, : self._length]
+        self._show()
 
     def batch_select_indices(self, indices: Tensor) -> None:
         wanted = indices.tolist()
@@ -58,7 +57,12 @@ class _RoomyLayer(DynamicLayer):
                     self._all_keys[place, :, : self._length] = self._all_keys[source, :, : self._length]
                     self._all_values[place, :, : self._length] = self._all_values[source, :, : self._length]
             self._all_keys, self._all_values = self._all_keys[: len(wanted)], self._all_values[: len(wanted)]
-        self.keys, self.values = self._all_keys[:, :, : self._length], self._all_values[:, :, : self._length]
+        self._show()
+
+    def _show(self) -> tuple[Tensor, Tensor]:
+        keys, values = self._all_keys[:, :, : self._length], self._all_values[:, :, : self._length]
+        self.keys, self.values = keys, values
+        return keys, values
 
 
 class Stepper:
@@ -152,7 +156,7 @@ class Stepper:
             logits: Tensor = self._forward(ids, positions, hidden=False, mask=mask, logits=0, cache=cache).logits
             return logits
 
-        where = Where(torch.empty(1, 0, dtype=torch.int64))
+        where = Where()
         rows = [layer.row(text, where) for layer in layers]
         return Levels(read, rows, where, self._behind(text), take if len(self._mask) == 1 else None)
 

@@ -44,10 +44,19 @@ class VerifyError(ValueError):
 
 
 class Where:
-    """place : (B, Q) int64, the columns of the cache that the next keys go to."""
+    """Where all layers of a cache put the next keys: said once a pass, not once a layer.
 
-    def __init__(self, place: Tensor) -> None:
-        self.place = place
+    place : (B, Q) int64, the columns that they go to. rows : (B, 1), the texts. columns : how many are then in use
+    """
+
+    place: Tensor
+    rows: Tensor
+    columns: int
+
+    def aim(self, place: Tensor, columns: int) -> None:
+        """Put the next keys at columns `place` (B, Q), all of them below `columns`."""
+        self.place, self.columns = place, columns
+        self.rows = torch.arange(len(place), device=place.device)[:, None]
 
 
 class PlacedLayer(DynamicLayer):
@@ -76,11 +85,10 @@ class PlacedLayer(DynamicLayer):
             # zeros, not what memory holds: 0 times NaN would reach the outputs
             shapes = [(*new.shape[:2], self._capacity, new.shape[3]) for new in (key_states, value_states)]
             self._store = [key_states.new_zeros(shape) for shape in shapes]
-        place = self._where.place
-        rows = torch.arange(len(place), device=place.device)[:, None]
+        where = self._where
         for store, new in zip(self._store, (key_states, value_states), strict=True):
-            store[rows, :, place] = new.transpose(1, 2)
-        self._columns = int(place.max()) + 1
+            store[where.rows, :, where.place] = new.transpose(1, 2)
+        self._columns = where.columns
         return self._show()
 
     def move(self, source: Tensor, aim: Tensor) -> None:
@@ -202,7 +210,7 @@ class Levels:
         self._lineage = torch.cat([self._lineage[parent], itself], 1)
         place = behind.end + torch.arange(used + count, device=device)[None]
         mask = mask_of(behind.text[None, : behind.end + used + count], place, self._lineage[None], behind.dtype)
-        self._where.place = place[:, used:]
+        self._where.aim(place[:, used:], behind.end + used + count)
         positions = torch.full((1, count), behind.position + self._depth, device=device)
         found = self._read(tokens.to(device)[None], positions, mask, self._cache)[0]
         self._parents += (parent + self._begin).tolist() if used else [-1] * count

@@ -62,7 +62,8 @@ class Verifier(Stepper):
         self._cut: dict[int, Any] = {}  # number of layers -> the model's body with so many
 
     def begin(self, prompts: Tensor, capacity: int) -> Tensor:
-        self._where = Where(torch.arange(prompts.shape[1], device=self._model.device).expand_as(prompts))
+        self._where = Where()
+        self._where.aim(torch.arange(prompts.shape[1], device=self._model.device).expand_as(prompts), prompts.shape[1])
         self._trees = None
         logits = super().begin(prompts, capacity)
         self._end = torch.full_like(self._position, prompts.shape[1])  # column behind each text's last token
@@ -91,7 +92,7 @@ class Verifier(Stepper):
         self._trees, self._moves = trees, self._moves + 1
         place = self._end[:, None] + torch.arange(1 + nodes, device=device)
         mask = mask_of(self._mask[:, :width].bool(), place, lineage_of(parent).to(device), self._model.dtype)
-        self._where.place = place
+        self._where.aim(place, width)
         out = self._forward(ids, self._position[:, None] + depth, hidden=self._wants_hidden, mask=mask, logits=0)
         if self._wants_hidden:
             self.hidden = () if self._taps else tuple(out.hidden_states)
@@ -159,7 +160,7 @@ class Verifier(Stepper):
         return FirstLayers(levels, token)
 
     def _levels(self, text: int, model: Any, layers: int, wanted: str) -> Levels:
-        where, name = Where(torch.empty(1, 0, dtype=torch.int64)), cache_name(model)
+        where, name = Where(), cache_name(model)
 
         def read(ids: Tensor, positions: Tensor, mask: Tensor, cache: Cache) -> Tensor:
             out = model(

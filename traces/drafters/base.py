@@ -52,7 +52,6 @@ __all__ = [
     "States",
     "TreeDrafter",
     "Trees",
-    "chain_or_one_hot",
     "fresh_set",
     "layers_for",
     "pad_left",
@@ -170,7 +169,24 @@ class Drafter(ABC):
         """
 
 
-class FlatDrafter(Drafter):
+class _WithLaws(Drafter):
+    """What drafters with laws share: how a chain drawn from them is accepted, and that trees can grow on them."""
+
+    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
+        """Return a draft tree's root behind the prefix (B = 1) of the latest `logits`.
+
+        layers : the target's there; may be None for a drafter without `needs_hidden`. Of `DeepLaws` no node is deeper
+        than k - 1 tokens
+        """
+        raise DrafterError(f"drafter {self.name!r}: kind {self.kind} has no branches, it cannot draft live")
+
+    @property
+    def rule(self) -> str:
+        """The acceptance rule: a draft drawn from a processed law, one_hot if that is the argmax."""
+        return "one_hot" if self.processing.temperature == 0 else "chain"
+
+
+class FlatDrafter(_WithLaws):
     """A drafter whose law depends on the prefix alone (depth 1)."""
 
     @abstractmethod
@@ -180,7 +196,7 @@ class FlatDrafter(Drafter):
     def block(self, prefix: Prefix, count: int) -> Logits:
         """Return the logits (C, W) behind each of the last `count` tokens of one text, none of which it has read yet.
 
-        The same as C calls of `logits` return, and leave behind; kinds that read with a network make one pass of them.
+        The same as C calls of `logits` return, and leave behind; kinds that can read them in one pass do.
         """
         unread(self, prefix, count)
         end, found = prefix.tokens.shape[1] - count, []
@@ -188,20 +204,8 @@ class FlatDrafter(Drafter):
             found.append(self.logits(Prefix(prefix.tokens[:, : end + place + 1], _At(prefix.hidden, place))))
         return Logits(torch.cat([each.values for each in found]), found[0].ids, found[0].index)
 
-    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
-        """Return a draft tree's root behind the prefix (B = 1) of the latest `logits`.
 
-        layers : the target's there; may be None for a drafter without `needs_hidden`
-        """
-        raise DrafterError(f"drafter {self.name!r}: kind {self.kind} has no branches, it cannot draft live")
-
-    @property
-    def rule(self) -> str:
-        """The acceptance rule: an argmax draft is one-hot."""
-        return chain_or_one_hot(self.processing)
-
-
-class DeepLaws(Drafter):
+class DeepLaws(_WithLaws):
     """A drafter with a law at each of up to k depths, whatever it drafted before being the text itself."""
 
     k: int
@@ -213,15 +217,6 @@ class DeepLaws(Drafter):
         That round has drafted the text's last a tokens. Entries of rounds that would have begun before the first step
         mean nothing. D is the same at every step: no round drafts more than D tokens.
         """
-
-    def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
-        """Return a draft tree's root, as `FlatDrafter.branches`; none of its nodes is deeper than k - 1 tokens."""
-        raise DrafterError(f"drafter {self.name!r}: kind {self.kind} has no branches, it cannot draft live")
-
-    @property
-    def rule(self) -> str:
-        """The acceptance rule: an argmax draft is one-hot."""
-        return chain_or_one_hot(self.processing)
 
 
 class DeepDrafter(Drafter):
@@ -236,11 +231,12 @@ class DeepDrafter(Drafter):
 
 
 class TreeDrafter(Drafter):
-    """A drafter that proposes a tree of certain tokens, no deeper than k."""
+    """A drafter that proposes a tree of certain tokens, of at most `nodes` nodes and no deeper than k."""
 
     certain = True
     rule = "tree"
     k: int
+    nodes: int
 
     @abstractmethod
     def trees(self, prefix: Prefix) -> Trees:
@@ -268,11 +264,6 @@ class Reading(Drafter):
         found : logits (B, D, W) of `over`, see `DeepLaws.logits`; D grows by one a call, to k. Called once a row, in
         order, with the target's law there. gamma is NaN where the path has left a round's drafts.
         """
-
-
-def chain_or_one_hot(processing: Processing) -> str:
-    """Return the acceptance rule of a draft that is drawn from a processed law: one_hot if that is the argmax."""
-    return "one_hot" if processing.temperature == 0 else "chain"
 
 
 def fresh_set(drafters: Sequence[Drafter]) -> list[Drafter]:

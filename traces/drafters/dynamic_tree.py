@@ -57,7 +57,7 @@ class DynamicTree(TreeDrafter):
         if options.depth is not None and options.depth > k:
             raise DrafterError(f"drafter {name!r}: depth is {options.depth}; drafts have {k}, allowed: at most that")
         head, self._card = open_head(name, checkpoint, target, "eagle", "medusa", why=_WHY)
-        self._options, self._depth = options, k
+        self._options, self._depth, self.nodes = options, k, options.nodes
         self.k, self.taps = options.depth or k, head.taps
         if head.kind == "medusa":
             self.k = min(self.k, self._card.depth)
@@ -65,8 +65,7 @@ class DynamicTree(TreeDrafter):
         self._source: _Source = _Independent(head) if head.kind == "medusa" else _OwnFeatures(head, options, self.k)
 
     def describe(self) -> manifest.Drafter:
-        options = self._options
-        shape: dict[str, manifest.JSON] = {"width": options.width, "nodes": options.nodes, "deepest": self.k}
+        shape: dict[str, manifest.JSON] = {"width": self._options.width, "nodes": self.nodes, "deepest": self.k}
         details = shape | card_details(self._card)
         return manifest.Drafter(self.name, self.kind, self.rule, self._depth, self.processing, None, details)
 
@@ -87,7 +86,7 @@ class DynamicTree(TreeDrafter):
         def expand(depth: int, parent: Tensor, token: Tensor) -> Tensor:
             return torch.log_softmax(self._head.logits(outputs(depth, parent, token)), -1)
 
-        found = grow(expand, self._options.width, self._options.nodes, self.k)
+        found = grow(expand, self._options.width, self.nodes, self.k)
         tokens = torch.where(found.tokens != PAD, self._ids[found.tokens.clamp(min=0)], PAD)
         return Trees(tokens, found.parent, found.confidence, faulty=found.faulty)
 

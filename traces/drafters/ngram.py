@@ -13,12 +13,13 @@ from typing import Annotated
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 import hedgelab.storage.manifest as manifest
 from hedgelab.storage.manifest import Processing
 from hedgelab.storage.typed_json import between
-from traces.drafters.base import PAD, Branches, DrafterError, FlatDrafter, Layers, Logits, Prefix
+from traces.drafters.base import PAD, Branches, DrafterError, FlatDrafter, Layers, Logits, Prefix, unread
 from traces.sampling import index_of
 from traces.targets import Target
 from traces.texts import Texts
@@ -153,6 +154,12 @@ class NGram(FlatDrafter):
 
     def logits(self, prefix: Prefix) -> Logits:
         return self.behind(prefix.tokens)
+
+    def block(self, prefix: Prefix, count: int) -> Logits:
+        unread(self, prefix, count)
+        width = max(1, self.options.order - 1)
+        before = F.pad(prefix.tokens, (width - 1, 0), value=PAD)
+        return self.behind(before[0].unfold(0, width, 1)[-count:])
 
     def branches(self, prefix: Prefix, layers: Layers | None) -> Branches:
         return _Branches(self, prefix.tokens)

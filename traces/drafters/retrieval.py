@@ -256,11 +256,11 @@ class Retrieval(TreeDrafter):
         self, name: str, processing: Processing, k: int, options: TreeOptions, texts: Texts | None, target: Target
     ) -> None:
         super().__init__(name, processing)
-        self.k, self.options = k, options
+        self.k, self.nodes = k, options.nodes
         self.index = Index(name, options, texts, target)
 
     def describe(self) -> manifest.Drafter:
-        details = {**self.index.details, "nodes": self.options.nodes}
+        details = {**self.index.details, "nodes": self.nodes}
         return manifest.Drafter(self.name, self.kind, self.rule, self.k, self.processing, None, details)
 
     def begin(self, prompts: Tensor, capacity: int, states: States | None = None) -> None:
@@ -275,8 +275,8 @@ class Retrieval(TreeDrafter):
         return found
 
     def trees(self, prefix: Prefix) -> Trees:
-        drafts = [self.index.tree(text, self.k, self.options.nodes) for text in self.index.follow(prefix)]
-        filled = torch.full((2, len(drafts), self.options.nodes), PAD, dtype=torch.int64)
+        drafts = [self.index.tree(text, self.k, self.nodes) for text in self.index.follow(prefix)]
+        filled = torch.full((2, len(drafts), self.nodes), PAD, dtype=torch.int64)
         for row, draft in enumerate(drafts):
             filled[:, row, : len(draft.tokens)] = torch.tensor([draft.tokens, draft.parents], dtype=torch.int64)
         share = torch.tensor([draft.share for draft in drafts], dtype=torch.float32)

@@ -44,7 +44,7 @@ def accept(draft: Draft, target: Dense | OneHot, chance: Chance, place: int) -> 
     >>> from traces.live.chance import Coins
     >>> from traces.trees import chain
     >>> target = OneHot(torch.tensor([5, 6, 7]))
-    >>> accept(Draft(chain(torch.tensor([[5, 9]])), None, None), target, Coins(seed=0, sequence=0), 0)
+    >>> accept(Draft(chain(torch.tensor([[5, 9]]))), target, Coins(seed=0, sequence=0), 0)
     ([0], 6)
     """
     tokens, parent = draft.trees.tokens[0].tolist(), draft.trees.parent[0].tolist()

@@ -126,16 +126,13 @@ def room(drafter: Drafter, k: int) -> int:
 
 
 def most_tokens(drafter: Drafter, k: int) -> int:
-    """Return the most tokens that a round of `drafter` drafts; of a tree that does not say, `LARGEST`."""
+    """Return the most tokens that a round of `drafter` drafts."""
     depth = _depth(drafter, k)
     if isinstance(drafter, StaticTree):
         return sum(len(path) <= depth for path in drafter.paths)
     if isinstance(drafter, Several) and drafter.processing.temperature > 0:
         return min(sum(_widths(drafter, depth)), LARGEST)
-    if isinstance(drafter, TreeDrafter):
-        nodes = dict(drafter.describe().details).get("nodes")
-        return nodes if isinstance(nodes, int) else LARGEST
-    return depth
+    return drafter.nodes if isinstance(drafter, TreeDrafter) else depth
 
 
 def prepare(drafters: Iterable[Drafter], k: int, rounds: int | None = None) -> None:
