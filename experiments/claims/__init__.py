@@ -1,0 +1,3 @@
+"""The claims, one module each, in the order in which they are shown."""
+
+NAMES: tuple[str, ...] = ()
