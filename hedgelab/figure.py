@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hedgelab.contest import Contest
 
-__all__ = ["STYLE", "draw", "draw_contest", "plain_text"]
+__all__ = ["CYCLE", "LOOKS", "STYLE", "draw", "draw_contest", "plain_text"]
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
