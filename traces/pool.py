@@ -16,19 +16,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import multiprocessing
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 
+from hedgelab.processes import as_they_end, local_pool
 from hedgelab.storage.manifest import MANIFEST
 from hedgelab.storage.shards import write_atomically
 from hedgelab.storage.typed_json import JSON, between, read
@@ -272,44 +270,23 @@ def make_pool(
     recordings = [Step(file.stem, TRACES, load_config(file)[1], out / TRACES / file.stem, **at) for file in files]
     # the longest first, so that no core idles at the end: training goes by domains, then by the head's depth
     heads.sort(key=lambda step: (-config.share(step.document), -step.document.get("depth", 1)))
-    own = None
-    if executor is None:
-        context = multiprocessing.get_context("spawn")
-        own = executor = ProcessPoolExecutor(config.workers, context, _begin_worker, (os.getpid(),))
     report = _Report(out / STEPS, len(texts) + len(heads) + len(recordings), progress)
-    try:
-        _run(texts, executor, config.workers, report)
-        merged = out / f"{TEXTS}.safetensors"
-        joined = Texts.join([Texts.load(step.out) for step in texts])
-        joined.save(merged)
-        heads = [dataclasses.replace(step, source=joined.sha256) for step in heads]
-        _run(heads, executor, config.workers, report)
-        _run(recordings, executor, config.workers, report)
-    except BrokenExecutor as error:
-        raise PoolError(
-            f"{out}: a worker process was ended from outside (for want of memory?); --resume goes on, and fewer "
-            "`workers` need less memory"
-        ) from error
-    except BaseException:
-        for child in multiprocessing.active_children() if own else ():  # an interrupt: every step can go on later
-            child.terminate()
-        raise
-    finally:
-        if own:
-            own.shutdown(cancel_futures=True)
+    with ExitStack() as stack:
+        executor = executor or stack.enter_context(local_pool(config.workers))
+        try:
+            _run(texts, executor, config.workers, report)
+            merged = out / f"{TEXTS}.safetensors"
+            joined = Texts.join([Texts.load(step.out) for step in texts])
+            joined.save(merged)
+            heads = [dataclasses.replace(step, source=joined.sha256) for step in heads]
+            _run(heads, executor, config.workers, report)
+            _run(recordings, executor, config.workers, report)
+        except BrokenExecutor as error:
+            raise PoolError(
+                f"{out}: a worker process was ended from outside (for want of memory?); --resume goes on, and fewer "
+                "`workers` need less memory"
+            ) from error
     return report.found
-
-
-def _begin_worker(parent: int) -> None:
-    """Leave Ctrl-C to the parent, and end when it is gone."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def run_step(step: Step) -> dict[str, Any]:
@@ -339,7 +316,7 @@ class _Report:
 
     def __init__(self, file: Path, total: int, progress: Callable[[Sequence[str], int, int, str], None]) -> None:
         self._file, self._total, self._progress = file, total, progress
-        self._done = 0
+        self._done, self._running = 0, list[str]()
         try:
             self.found: dict[str, Any] = json.loads(file.read_text())
         except (OSError, ValueError):
@@ -354,40 +331,32 @@ class _Report:
         self._done += 1
         return True
 
-    def add(self, step: Step, result: dict[str, Any], running: Sequence[str]) -> None:
+    def add(self, step: Step, result: dict[str, Any]) -> None:
         """Note a step that has just ended."""
         rounded = {name: round(v, 1) if isinstance(v, float) else v for name, v in result.items()}
         self.found[step.title] = {**rounded, "fingerprint": step.fingerprint}
         write_atomically(self._file, json.dumps(self.found, indent=1).encode())
         self._done += 1
-        self.show(running, f"{step.title}: {result['note']} ({result['seconds']:.0f} s)")
+        others = [title for title in self._running if title != step.title]
+        self.show(others, f"{step.title}: {result['note']} ({result['seconds']:.0f} s)")
 
-    def show(self, running: Sequence[str], note: str = "") -> None:
+    def show(self, running: list[str], note: str = "") -> None:
         """Say how far it is."""
+        self._running = running
         self._progress(running, self._done, self._total, note)
 
 
 def _run(steps: Sequence[Step], executor: Executor, workers: int, report: _Report) -> None:
     waiting = [step for step in steps if not report.has(step)]
-    running: dict[Future[dict[str, Any]], Step] = {}
-    failure: BaseException | None = None
-    while running or (waiting and failure is None):
-        while waiting and len(running) < workers and failure is None:
-            step = waiting.pop(0)
-            running[executor.submit(run_step, step)] = step
-        report.show([step.title for step in running.values()])
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            step = running.pop(future)
-            try:
-                report.add(step, future.result(), [other.title for other in running.values()])
-            except BrokenExecutor:
-                raise
-            except Exception as error:  # the others shall end first: what they did is kept
-                error.add_note(f"in step {step.title}")
-                failure = failure or error
-    if failure is not None:
-        raise failure
+    ended = as_they_end(
+        waiting,
+        lambda step: executor.submit(run_step, step),
+        at_once=workers,
+        name=lambda step: f"step {step.title}",
+        running=lambda steps: report.show([step.title for step in steps]),
+    )
+    for step, result in ended:
+        report.add(step, result)
 
 
 def _problems_of(parse: Callable[..., Any], *arguments: Any, **named: Any) -> list[str]:
