@@ -40,7 +40,7 @@ $(VENV)/core.done: pyproject.toml constraints.txt
 
 $(VENV)/full.done: pyproject.toml constraints.txt
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[collect,data,router,test]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[collect,data,router,dask,test]'
 	touch $@ $(VENV)/core.done
 
 clean:

@@ -1,9 +1,9 @@
 r"""Results on disk: one file a setting, named by what it depends on, written atomically, never trusted unread.
 
 A result depends on its claim, its setting, the seed, the bytes of the trace that the setting names, and the source: all
-of hedgelab with the versions and the CPU that shape its numbers (`hedgelab._jit.source_hash`), the claim's module and
-what that imports of this folder. A file's name is a hash of these, its metadata say them in full; a trace's folder is
-named there but no part of the hash. Anything else, a worker's host or the number of processes, changes no byte.
+of hedgelab with the versions and the CPU that shape its numbers (`hedgelab._jit.source_hash`), the bundled costs, the
+claim's module and what that imports of this folder. A file's name is a hash of these, and its metadata say them in
+full. Nothing else, a worker's host or the number of processes, changes a byte.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import safetensors.numpy
 
 from experiments.claim import Arrays, ClaimError, Setting, trace_of
 from hedgelab._jit import source_hash
+from hedgelab.storage.costs import BUNDLED
 from hedgelab.storage.shards import with_sorted_metadata, write_atomically
 
 __all__ = ["Task", "identity", "load", "module_of", "save", "sources"]
@@ -74,7 +75,7 @@ def _is_module(name: str) -> bool:
 @functools.cache
 def _source(name: str) -> str:
     digest = hashlib.sha256(source_hash().encode())
-    for path in sources(module_of(name)):
+    for path in (*sources(module_of(name)), BUNDLED):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
@@ -108,7 +109,7 @@ def save(folder: Path, task: Task, arrays: Arrays) -> None:
         column = np.asarray(values)
         if column.dtype.kind not in "fiub":
             raise ClaimError(f"claim {name!r}: {key!r} is {column.dtype}; results are arrays of numbers")
-        columns[key] = np.ascontiguousarray(column).reshape(column.shape)
+        columns[key] = np.ascontiguousarray(column).reshape(column.shape)  # the first alone turns () into (1,)
     known = {"identity": json.dumps(identity(task), sort_keys=True), "sha256": _content(columns)}
     file = _file(folder, task)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,192 @@
+"""`python -m experiments`: claims and what the data say to them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from experiments import record
+from experiments.claim import CANNOT_TELL, FAILS, HOLDS, ClaimError, Finding
+from experiments.claims import NAMES
+from experiments.executors import EXECUTORS
+from experiments.runner import OUT, Plan, experiment, run_claims, verdicts
+from hedgelab.trace import TraceError
+
+app = typer.Typer(
+    help="Hold each claim against data: holds, fails, or cannot tell.", no_args_is_help=True, add_completion=False
+)
+
+_COLOURS = {HOLDS: "green", FAILS: "red", CANNOT_TELL: "yellow"}
+
+ClaimNames = Annotated[list[str] | None, typer.Argument(help="Claims, or all.", metavar="[CLAIM]...")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small settings, for tests.")]
+Seed = Annotated[int, typer.Option(help="Seed of worlds, coins and policies.", min=0, max=2**32 - 1)]
+OwnTraces = Annotated[
+    list[str] | None,
+    typer.Option("--trace", help="NAME=FOLDER, a full trace in the place of a bundled one; again for more."),
+]
+Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def _stop(error: Exception) -> NoReturn:
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    typer.echo(f"Error: {error}{notes}", err=True)
+    raise typer.Exit(2) from None
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (ClaimError, TraceError, OSError) as error:
+        _stop(error)
+
+
+def _names(given: list[str] | None) -> list[str]:
+    names = list(NAMES) if not given or given == ["all"] else list(dict.fromkeys(given))
+    for name in names:
+        experiment(name)  # says which there are
+    return names
+
+
+def _plan(quick: bool, seed: int, traces: list[str] | None, out: Path) -> Plan:
+    own = {}
+    for each in traces or ():
+        name, equals, folder = each.partition("=")
+        if not equals or not Path(folder).is_dir():
+            raise ClaimError(f"--trace {each}: expected NAME=FOLDER, a bundled trace's name and the folder of another")
+        own[name] = str(Path(folder).resolve())
+    return Plan(quick, seed, own, out)
+
+
+@app.command("list")
+def list_(quick: Quick = False, seed: Seed = 0, out: Out = OUT) -> None:
+    """Show the claims, their questions with the rules that were fixed beforehand, and how many results are there."""
+    console, plan = Console(), Plan(quick, seed, {}, out)
+    for name in NAMES:
+        module = experiment(name)
+        done, total = plan.done(name)
+        console.print(f"\n[bold]{name}[/] ({done} of {total} results): {escape(module.CLAIM.sentence)}", soft_wrap=True)
+        console.print(f"  source: {escape(module.CLAIM.source)}", soft_wrap=True, style="dim")
+        for key, question in module.CLAIM.questions.items():
+            many = f"; {question.comparisons} intervals together" if question.comparisons > 1 else ""
+            rule = f"{question.unit} {question.rule}{many}"
+            console.print(f"  {key}: {escape(question.what)} [dim]({escape(rule)})[/]", soft_wrap=True)
+
+
+@app.command()
+def run(
+    claims: ClaimNames = None,
+    quick: Quick = False,
+    seed: Seed = 0,
+    trace: OwnTraces = None,
+    out: Out = OUT,
+    workers: Annotated[int | None, typer.Option(help="Processes; default: one a core; 0: this one.", min=0)] = None,
+    executor: Annotated[str, typer.Option(help=f"{' or '.join(EXECUTORS)}.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Scheduler of a Dask cluster, tcp://HOST:PORT.")] = None,
+    as_json: AsJson = False,
+    save: Annotated[bool, typer.Option("--record", help="Put the verdicts on record, see check.")] = False,
+) -> None:
+    """Compute what is missing of claims' results, and show their verdicts."""
+    with _errors():
+        if executor not in EXECUTORS:
+            raise ClaimError(f"--executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
+        names, plan = _names(claims), _plan(quick, seed, trace, out)
+        if save and (plan.traces or plan.seed):
+            raise ClaimError("--record is for the bundled traces and seed 0")
+        begin = time.perf_counter()
+        try:
+            with _progress() as advance:
+                if plan.missing(names):
+                    with EXECUTORS[executor](workers, address) as engine:
+                        run_claims(names, plan, engine, advance)
+        except KeyboardInterrupt:
+            typer.echo(f"Interrupted. What was computed is kept; go on with: {plan.command(*names)}", err=True)
+            raise typer.Exit(130) from None
+        found = [finding for name in names for finding in verdicts(name, plan)]
+        if save:
+            record.save(found, plan.quick)
+    _show(found, as_json)
+    if not as_json:
+        Console(stderr=True).print(f"{time.perf_counter() - begin:.0f} s", style="dim")
+
+
+@app.command()
+def check(claims: ClaimNames = None, quick: Quick = False, out: Out = OUT) -> None:
+    """Hold verdicts of results that are there against those on record; exit status 1 where one differs."""
+    with _errors():
+        plan = Plan(quick, out=out)
+        found = [finding for name in _names(claims) for finding in verdicts(name, plan)]
+    lines = record.changes(found, quick)
+    for line in lines:
+        typer.echo(line)
+    if lines:
+        raise typer.Exit(1)
+    typer.echo(f"{len(found)} verdicts, as on record")
+
+
+@app.command()
+def table() -> None:
+    """Print the verdicts on record as the README's table."""
+    typer.echo(record.markdown(record.on_record()), nl=False)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # tasks differ in size: the time left is told from the last ten minutes, not the last seconds
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), speed_estimate_period=600)
+    with bar:
+        whole, known = bar.add_task("all", total=None), dict[str, tuple[int, int]]()
+
+        def advance(name: str, done: int, total: int) -> None:
+            known[name] = (done, total)
+            sums = [sum(part) for part in zip(*known.values(), strict=True)]
+            bar.update(whole, completed=sums[0], total=sums[1], description=f"all, last of {name}")
+
+        yield advance
+
+
+def _show(found: list[Finding], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(record.document(found), indent=1))
+        return
+    console = Console()
+    for name in dict.fromkeys(finding.claim for finding in found):
+        grid = Table(
+            title=f"{name}: {escape(experiment(name).CLAIM.sentence)}", title_justify="left", title_style="bold"
+        )
+        for title in ("question", "verdict", "effect [95%]", "holds if", "cases"):
+            grid.add_column(title, overflow="fold")
+        notes = []
+        for each in found:
+            if each.claim != name:
+                continue
+            cases = sum(each.tally.values())
+            decided = f"{each.case}; " if each.case else ""
+            tally = ", ".join(f"{count} {word}" for word, count in each.tally.items() if count)
+            word = f"[{_COLOURS[each.verdict]}]{each.verdict}[/]"
+            effect = escape(record.shown(each.effect, each.question.unit))
+            grid.add_row(
+                escape(each.question.what), word, effect, escape(str(each.question.rule)),
+                escape(f"{decided}{tally}") if cases > 1 else "",
+            )  # fmt: skip
+            notes += [f"{each.name}: {each.answer.note}"] if each.answer.note else []
+        console.print(grid)
+        for note in notes:
+            console.print(escape(note), style="dim", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,99 @@
+r"""The verdicts on record: those of the bundled traces, which the README shows and `check` holds new ones against."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Finding
+from experiments.runner import experiment
+from hedgelab.regret import Interval
+from hedgelab.storage.shards import write_atomically
+
+__all__ = ["RECORD", "changes", "document", "markdown", "on_record", "save", "shown"]
+
+RECORD = Path(__file__).parent / "data" / "verdicts.json"
+FULL, QUICK = "full", "quick"
+
+
+def shown(effect: Interval, unit: str = "") -> str:
+    """Return an effect as text, with three digits that mean something.
+
+    >>> shown(Interval(0.01234, -0.5, 1.0), "tokens"), shown(Interval(2.0, 2.0, 2.0))
+    ('0.0123 [-0.5, 1] tokens', '2')
+    """
+    low, high = (f"{end:.3g}" for end in (effect.low, effect.high))
+    ends = "" if effect.low == effect.high == effect.estimate else f" [{low}, {high}]"
+    return f"{effect.estimate:.3g}{ends} {unit}".rstrip()
+
+
+def document(found: Iterable[Finding]) -> dict[str, dict[str, Any]]:
+    """Return findings as values that JSON can hold: {claim: {question: what was found}}."""
+    out: dict[str, dict[str, Any]] = {}
+    for each in found:
+        out.setdefault(each.claim, {})[each.name] = {
+            "what": each.question.what,
+            "rule": str(each.question.rule),
+            "unit": each.question.unit,
+            "verdict": each.verdict,
+            "case": each.case,
+            "effect": [_plain(end) for end in each.effect],
+            "cases": {word: count for word, count in each.tally.items() if count},
+            "comparisons": each.question.comparisons,
+            "note": each.answer.note,
+        }
+    return out
+
+
+def _plain(value: float) -> float | None:
+    return float(f"{value:.6g}") if abs(value) < float("inf") else None
+
+
+def on_record(quick: bool = False) -> dict[str, dict[str, Any]]:
+    """Return what is on record, {} where nothing is."""
+    if not RECORD.exists():
+        return {}
+    found: dict[str, dict[str, Any]] = json.loads(RECORD.read_text()).get(QUICK if quick else FULL, {})
+    return found
+
+
+def save(found: Sequence[Finding], quick: bool = False) -> None:
+    """Put the findings of some claims on record, in the place of what was there of them."""
+    held = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    part = QUICK if quick else FULL
+    held[part] = {**held.get(part, {}), **document(found)}
+    RECORD.parent.mkdir(exist_ok=True)
+    write_atomically(RECORD, (json.dumps(held, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
+
+
+def changes(found: Sequence[Finding], quick: bool = False) -> list[str]:
+    """Return what differs from the record: a line for each verdict that does, or that is not on record."""
+    held = on_record(quick)
+    lines = []
+    for each in found:
+        old = held.get(each.claim, {}).get(each.name)
+        if old is None:
+            lines.append(f"{each.claim}, {each.name}: {each.verdict}, and nothing is on record")
+        elif old["verdict"] != each.verdict:
+            effect = Interval(*(float("nan") if end is None else end for end in old["effect"]))
+            lines.append(
+                f"{each.claim}, {each.name}: {each.verdict} ({shown(each.effect, each.question.unit)}), on record is "
+                f"{old['verdict']} ({shown(effect, each.question.unit)})"
+            )
+    return lines
+
+
+def markdown(held: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the table of the README: a line a claim, its headline, and how its further questions came out."""
+    lines = ["| claim | verdict | effect [95%] | further questions |", "| --- | --- | --- | --- |"]
+    for name, questions in held.items():
+        claim = experiment(name).CLAIM
+        first = questions[claim.headline]
+        effect = Interval(*(float("nan") if end is None else end for end in first["effect"]))
+        case = f", {first['case']}" if first["case"] else ""
+        others = [question["verdict"] for key, question in questions.items() if key != claim.headline]
+        tally = ", ".join(f"{others.count(word)} {word}" for word in (HOLDS, FAILS, CANNOT_TELL) if word in others)
+        lines.append(f"| {claim.sentence} | *{first['verdict']}* | {shown(effect, first['unit'])}{case} | {tally} |")
+    return "\n".join(lines) + "\n"

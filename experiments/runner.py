@@ -1,0 +1,137 @@
+r"""Runs claims: settings to results, each kept as soon as it is there, then verdicts.
+
+`run_claims` computes what is missing; `results_of` reads what is there. Both take the same `Plan`, which says which
+settings: full or quick, the seed, and traces of the user's in place of bundled ones.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from experiments import store
+from experiments.claim import Arrays, ClaimError, Experiment, Finding, Result, Results, Setting, findings
+from experiments.claims import NAMES
+from experiments.executors import CHECKOUT, Engine
+from experiments.remote import call
+from hedgelab.processes import as_they_end
+
+__all__ = ["MissingError", "Plan", "execute", "experiment", "results_of", "run_claims", "verdicts"]
+
+OUT = Path("out/experiments")
+
+
+class MissingError(ClaimError):
+    """Results that were not computed yet; the message says how."""
+
+
+def experiment(name: str) -> Experiment:
+    """Return the module of a claim. Raises ClaimError for a name that is none."""
+    if name not in NAMES:
+        raise ClaimError(f"no claim {name!r}; there are {', '.join(NAMES)}")
+    module: Any = importlib.import_module(store.module_of(name))
+    return module
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is run. traces : {bundled name: folder of a trace to take instead}. out : the folder of results."""
+
+    quick: bool = False
+    seed: int = 0
+    traces: Mapping[str, str] = field(default_factory=dict)
+    out: Path = OUT
+
+    def tasks(self, name: str) -> list[store.Task]:
+        """Return the tasks of a claim, one a setting."""
+        module = experiment(name)
+        settings: Sequence[Setting] = module.QUICK if self.quick else module.SETTINGS
+        return [(name, self._with_own_trace(setting), self.seed) for setting in settings]
+
+    def _with_own_trace(self, setting: Setting) -> Setting:
+        own = self.traces.get(str(setting.get("trace")))
+        return setting if own is None else {**setting, "trace": own}
+
+    def done(self, name: str) -> tuple[int, int]:
+        """Return how many of a claim's results are there, and how many there are in all."""
+        tasks = self.tasks(name)
+        return sum(store.load(self.out, task) is not None for task in tasks), len(tasks)
+
+    def missing(self, names: Sequence[str]) -> bool:
+        """Return whether a result of these claims has to be computed."""
+        return any(store.load(self.out, task) is None for name in names for task in self.tasks(name))
+
+    def command(self, *names: str) -> str:
+        """Return the command line that computes claims of this plan."""
+        words = ["python -m experiments run", *names]
+        words += ["--quick"] if self.quick else []
+        words += [f"--seed {self.seed}"] if self.seed else []
+        words += [f"--trace {name}={folder}" for name, folder in self.traces.items()]
+        return " ".join(words + ([f"--out {self.out}"] if self.out != OUT else []))
+
+
+def execute(task: store.Task) -> Arrays:
+    """Return what a task gives; runs in a worker."""
+    name, setting, seed = task
+    return experiment(name).run(setting, seed)
+
+
+def _said(task: store.Task) -> str:
+    values = ", ".join(f"{key} {value}" for key, value in task[1].items())
+    return f"claim {task[0]}: {values}"
+
+
+def run_claims(
+    names: Sequence[str],
+    plan: Plan,
+    engine: Engine,
+    advance: Callable[[str, int, int], None] = lambda name, done, total: None,
+) -> int:
+    """Compute the results that are missing, keeping each when it is there; return how many were computed.
+
+    advance : called with (claim, results there, results in all) at the beginning and whenever a task ends. A task that
+    raises ends the run when those beside it have ended; what was computed is kept, and the same call goes on.
+    """
+    missing: list[store.Task] = []
+    done, total = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+    for name in names:
+        tasks = plan.tasks(name)
+        here = [task for task in tasks if store.load(plan.out, task) is None]
+        missing += here
+        total[name], done[name] = len(tasks), len(tasks) - len(here)
+        advance(name, done[name], total[name])
+    ended = as_they_end(
+        missing,
+        lambda task: engine.executor.submit(call, CHECKOUT, __name__, "execute", task),
+        at_once=engine.at_once,
+        name=_said,
+    )
+    try:
+        for task, arrays in ended:
+            store.save(plan.out, task, arrays)
+            done[task[0]] += 1
+            advance(task[0], done[task[0]], total[task[0]])
+    except BrokenExecutor as error:
+        raise ClaimError(
+            "a worker process was ended from outside (for want of memory?); what was computed is kept, the same "
+            "command goes on, and fewer --workers need less memory"
+        ) from error
+    return len(missing)
+
+
+def results_of(name: str, plan: Plan) -> Results:
+    """Return the results of a claim. Raises MissingError, with the command that computes them, unless all are there."""
+    found = [(task, store.load(plan.out, task)) for task in plan.tasks(name)]
+    missing = sum(arrays is None for _, arrays in found)
+    if missing:
+        raise MissingError(f"claim {name}: {missing} of {len(found)} results are missing: {plan.command(name)}")
+    return Results([Result(task[1], arrays) for task, arrays in found if arrays is not None])
+
+
+def verdicts(name: str, plan: Plan) -> list[Finding]:
+    """Return the findings of a claim from results that are there."""
+    return findings(name, experiment(name), results_of(name, plan))

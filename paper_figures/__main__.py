@@ -1,0 +1,59 @@
+"""`python -m paper_figures`: draw the figures from results of the claims."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from experiments.claim import ClaimError
+from experiments.runner import OUT, MissingError, Plan, results_of
+from hedgelab.trace import TraceError
+from paper_figures import NAMES, style
+
+app = typer.Typer(add_completion=False)
+
+SUFFIXES = (".png", ".pdf")
+# nothing that changes from run to run
+METADATA: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+
+
+@app.command()
+def draw(
+    figures: Annotated[list[str] | None, typer.Argument(help="Figures; default: all.", metavar="[NAME]...")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path(__file__).parent,
+    results: Annotated[Path, typer.Option(help="Folder of the results.")] = OUT,
+    quick: Annotated[bool, typer.Option("--quick", help="Draw results of quick settings.")] = False,
+) -> None:
+    """Draw figures as PNG and PDF; one whose results are missing says how to compute them."""
+    names = figures or list(NAMES)
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        typer.echo(f"Error: no figure {', '.join(unknown)}; there are {', '.join(NAMES)}", err=True)
+        raise typer.Exit(2)
+    plan, missing = Plan(quick, out=results), 0
+    out.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        module: Any = importlib.import_module(f"paper_figures.{name}")
+        try:
+            found = results_of(module.CLAIM, plan)
+        except MissingError as error:
+            typer.echo(f"{name}: {error}", err=True)
+            missing += 1
+            continue
+        except (ClaimError, TraceError, OSError) as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(2) from None
+        style.use()
+        figure = module.draw(found)
+        for suffix in SUFFIXES:
+            figure.savefig(out / f"{name}{suffix}", metadata=METADATA[suffix])
+        typer.echo(f"{out / name}.png, .pdf: {module.CAPTION}")
+    if missing:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()
