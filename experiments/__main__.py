@@ -15,9 +15,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from experiments import record
+from experiments import claims, record
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, ClaimError, Finding
-from experiments.claims import NAMES
 from experiments.executors import EXECUTORS
 from experiments.runner import OUT, Plan, experiment, run_claims, verdicts
 from hedgelab.trace import TraceError
@@ -53,8 +52,8 @@ def _errors() -> Iterator[None]:
         _stop(error)
 
 
-def _names(given: list[str] | None) -> list[str]:
-    names = list(NAMES) if not given or given == ["all"] else list(dict.fromkeys(given))
+def _chosen(given: list[str] | None) -> list[str]:
+    names = list(claims.NAMES) if not given or given == ["all"] else list(dict.fromkeys(given))
     for name in names:
         experiment(name)  # says which there are
     return names
@@ -74,7 +73,7 @@ def _plan(quick: bool, seed: int, traces: list[str] | None, out: Path) -> Plan:
 def list_(quick: Quick = False, seed: Seed = 0, out: Out = OUT) -> None:
     """Show the claims, their questions with the rules that were fixed beforehand, and how many results are there."""
     console, plan = Console(), Plan(quick, seed, {}, out)
-    for name in NAMES:
+    for name in claims.NAMES:
         module = experiment(name)
         done, total = plan.done(name)
         console.print(f"\n[bold]{name}[/] ({done} of {total} results): {escape(module.CLAIM.sentence)}", soft_wrap=True)
@@ -87,7 +86,7 @@ def list_(quick: Quick = False, seed: Seed = 0, out: Out = OUT) -> None:
 
 @app.command()
 def run(
-    claims: ClaimNames = None,
+    names: ClaimNames = None,
     quick: Quick = False,
     seed: Seed = 0,
     trace: OwnTraces = None,
@@ -102,19 +101,19 @@ def run(
     with _errors():
         if executor not in EXECUTORS:
             raise ClaimError(f"--executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
-        names, plan = _names(claims), _plan(quick, seed, trace, out)
+        chosen, plan = _chosen(names), _plan(quick, seed, trace, out)
         if save and (plan.traces or plan.seed):
             raise ClaimError("--record is for the bundled traces and seed 0")
         begin = time.perf_counter()
         try:
             with _progress() as advance:
-                if plan.missing(names):
+                if plan.missing(chosen):
                     with EXECUTORS[executor](workers, address) as engine:
-                        run_claims(names, plan, engine, advance)
+                        run_claims(chosen, plan, engine, advance)
         except KeyboardInterrupt:
-            typer.echo(f"Interrupted. What was computed is kept; go on with: {plan.command(*names)}", err=True)
+            typer.echo(f"Interrupted. What was computed is kept; go on with: {plan.command(*chosen)}", err=True)
             raise typer.Exit(130) from None
-        found = [finding for name in names for finding in verdicts(name, plan)]
+        found = [finding for name in chosen for finding in verdicts(name, plan)]
         if save:
             record.save(found, plan.quick)
     _show(found, as_json)
@@ -123,11 +122,11 @@ def run(
 
 
 @app.command()
-def check(claims: ClaimNames = None, quick: Quick = False, out: Out = OUT) -> None:
+def check(names: ClaimNames = None, quick: Quick = False, out: Out = OUT) -> None:
     """Hold verdicts of results that are there against those on record; exit status 1 where one differs."""
     with _errors():
         plan = Plan(quick, out=out)
-        found = [finding for name in _names(claims) for finding in verdicts(name, plan)]
+        found = [finding for name in _chosen(names) for finding in verdicts(name, plan)]
     lines = record.changes(found, quick)
     for line in lines:
         typer.echo(line)

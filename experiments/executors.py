@@ -7,25 +7,57 @@ Slurm) is one more function here.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.claim import ClaimError
+from experiments.remote import call
 from hedgelab.processes import local_pool
 
-__all__ = ["CHECKOUT", "EXECUTORS", "Engine", "InThisProcess", "dask", "local"]
+__all__ = ["CHECKOUT", "EXECUTORS", "ByValue", "Engine", "InThisProcess", "dask", "local"]
 
 CHECKOUT = str(Path(__file__).resolve().parent.parent)
 
 
-class Engine(NamedTuple):
-    """executor : where tasks go. at_once : how many it can work on at a time."""
+@dataclass(frozen=True)
+class Engine:
+    """executor : where tasks go. at_once : how many it works on at a time. by_value : workers cannot import ours."""
 
     executor: Executor
     at_once: int
+    by_value: bool = False
+
+    def submit(self, module: str, function: str, *arguments: Any) -> Future[Any]:
+        """Run a function of this checkout, known by its module and its name."""
+        sent = ByValue(call) if self.by_value else call
+        return self.executor.submit(sent, CHECKOUT, module, function, *arguments)
+
+
+class ByValue:
+    """A function of a module that nobody else can import: pickled, it is the function itself."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it."""
+        return self.function(*arguments)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[bytes]]:
+        """Return how it is pickled."""
+        import cloudpickle
+
+        module = sys.modules[self.function.__module__]
+        cloudpickle.register_pickle_by_value(module)
+        try:
+            return cloudpickle.loads, (cloudpickle.dumps(self.function),)
+        finally:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 class InThisProcess(Executor):
@@ -67,13 +99,9 @@ def dask(workers: int | None = None, address: str | None = None) -> Iterator[Eng
     if workers is not None:
         raise ClaimError("--workers goes with --executor local: a cluster has as many as it has")
     try:
-        import cloudpickle
         import distributed
     except ModuleNotFoundError as error:
         raise ClaimError(f"{error.name} is not installed: pip install -e '.[dask]'") from None
-    from experiments import remote
-
-    cloudpickle.register_pickle_by_value(remote)  # a worker in another folder cannot import it
     try:
         client = distributed.Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
@@ -83,7 +111,7 @@ def dask(workers: int | None = None, address: str | None = None) -> Iterator[Eng
         if threads == 0:
             raise ClaimError(f"the cluster at {address} has no workers")
         with client.get_executor(pure=False, retries=2) as executor:
-            yield Engine(executor, 2 * threads)  # one running and one at hand
+            yield Engine(executor, 2 * threads, by_value=True)  # one running and one at hand
 
 
 EXECUTORS: dict[str, Callable[[int | None, str | None], AbstractContextManager[Engine]]] = {

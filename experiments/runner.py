@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from experiments import store
+from experiments import claims, store
 from experiments.claim import Arrays, ClaimError, Experiment, Finding, Result, Results, Setting, findings
-from experiments.claims import NAMES
-from experiments.executors import CHECKOUT, Engine
-from experiments.remote import call
+from experiments.executors import Engine
 from hedgelab.processes import as_they_end
 
 __all__ = ["MissingError", "Plan", "execute", "experiment", "results_of", "run_claims", "verdicts"]
@@ -31,8 +29,8 @@ class MissingError(ClaimError):
 
 def experiment(name: str) -> Experiment:
     """Return the module of a claim. Raises ClaimError for a name that is none."""
-    if name not in NAMES:
-        raise ClaimError(f"no claim {name!r}; there are {', '.join(NAMES)}")
+    if name not in claims.NAMES:
+        raise ClaimError(f"no claim {name!r}; there are {', '.join(claims.NAMES)}")
     module: Any = importlib.import_module(store.module_of(name))
     return module
 
@@ -106,7 +104,7 @@ def run_claims(
         advance(name, done[name], total[name])
     ended = as_they_end(
         missing,
-        lambda task: engine.executor.submit(call, CHECKOUT, __name__, "execute", task),
+        lambda task: engine.submit(__name__, "execute", task),
         at_once=engine.at_once,
         name=_said,
     )

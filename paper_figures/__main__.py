@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+import paper_figures
 from experiments.claim import ClaimError
 from experiments.runner import OUT, MissingError, Plan, results_of
 from hedgelab.trace import TraceError
-from paper_figures import NAMES, style
+from paper_figures import style
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 SUFFIXES = (".png", ".pdf")
 # nothing that changes from run to run
@@ -28,10 +29,10 @@ def draw(
     quick: Annotated[bool, typer.Option("--quick", help="Draw results of quick settings.")] = False,
 ) -> None:
     """Draw figures as PNG and PDF; one whose results are missing says how to compute them."""
-    names = figures or list(NAMES)
-    unknown = [name for name in names if name not in NAMES]
+    names = figures or list(paper_figures.NAMES)
+    unknown = [name for name in names if name not in paper_figures.NAMES]
     if unknown:
-        typer.echo(f"Error: no figure {', '.join(unknown)}; there are {', '.join(NAMES)}", err=True)
+        typer.echo(f"Error: no figure {', '.join(unknown)}; there are {', '.join(paper_figures.NAMES)}", err=True)
         raise typer.Exit(2)
     plan, missing = Plan(quick, out=results), 0
     out.mkdir(parents=True, exist_ok=True)
