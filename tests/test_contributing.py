@@ -131,3 +131,21 @@ def test_the_example_drafter_checks_its_options(tmp_path, grown):
     done = grown("collect", "config.yaml", "--out", "out")
     assert done.returncode != 0
     assert "span" in done.stderr
+
+
+def test_the_example_claim_is_complete(tmp_path, monkeypatch):
+    import experiments.claims
+    from experiments.executors import Engine, InThisProcess
+    from experiments.runner import Plan, run_claims, verdicts
+
+    (tmp_path / "halves.py").write_text(BLOCKS[4])
+    monkeypatch.setattr(experiments.claims, "__path__", [*experiments.claims.__path__, str(tmp_path)])
+    monkeypatch.setattr(experiments.claims, "NAMES", ("halves",))
+    plan = Plan(quick=True, out=tmp_path / "out")
+    try:
+        assert run_claims(["halves"], plan, Engine(InThisProcess(), 1)) == 1
+        (found,) = verdicts("halves", plan)
+    finally:
+        sys.modules.pop("experiments.claims.halves", None)
+    assert found.verdict in ("holds", "cannot tell")
+    assert found.effect.estimate == pytest.approx(0.5, abs=0.2)
