@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments import claims
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Finding
 from experiments.runner import experiment
 from hedgelab.regret import Interval
@@ -88,8 +89,10 @@ def changes(found: Sequence[Finding], quick: bool = False) -> list[str]:
 def markdown(held: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of the README: a line a claim, its headline, and how its further questions came out."""
     lines = ["| claim | verdict | effect [95%] | further questions |", "| --- | --- | --- | --- |"]
-    for name, questions in held.items():
-        claim = experiment(name).CLAIM
+    for name in claims.NAMES:
+        if name not in held:
+            continue
+        claim, questions = experiment(name).CLAIM, held[name]
         first = questions[claim.headline]
         effect = Interval(*(float("nan") if end is None else end for end in first["effect"]))
         case = f", {first['case']}" if first["case"] else ""
