@@ -170,13 +170,13 @@ def _switch(last: int | None) -> int:
 
 
 @hl.kernel
-def _play(params, state, context, rng, probs):  # type: ignore[no-untyped-def]
+def _play(params, state, context, rng, probs):
     probs[:] = 0.0
     probs[0 if state[0, 0] > 0.0 else 1] = 1.0
 
 
 @hl.kernel
-def _observe(params, state, context, probs, pick, losses):  # type: ignore[no-untyped-def]
+def _observe(params, state, context, probs, pick, losses):
     state[0, 0] = 1.0 if losses[pick] < 1.0 - 1e-9 else 0.0  # the reward is (Y - 1) / k
 
 
