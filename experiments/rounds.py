@@ -25,9 +25,11 @@ from hedgelab.routing import folds_of
 
 __all__ = [
     "POOLED",
+    "UNKNOWN",
     "Sample",
     "Tuned",
     "cut_of",
+    "has_pool",
     "members",
     "packed",
     "played",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 POOLED = "pooled"
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
 RESAMPLES = 10_000  # of the bootstrap: at least 40 for each of the comparisons looked at together
 
 Seconds = Mapping[str, NDArray[np.float64]]
@@ -72,6 +75,11 @@ def specialist_kinds(trace: hl.Trace) -> dict[str, tuple[list[str], list[str]]]:
     return {kind: both for kind, both in found.items() if both[0]}
 
 
+def has_pool(trace: hl.Trace, pool: str) -> bool:
+    """Return whether a trace has a drafter of a pool, see `members`."""
+    return pool == "all" or pool.partition(" ")[0] in specialist_kinds(trace)
+
+
 def members(trace: hl.Trace, pool: str) -> list[str]:
     """Return the drafters of a pool: "all", or "KIND specialists", or "KIND specialists, generalists".
 
@@ -95,12 +103,12 @@ def played(
     seed: int,
     replicates: int,
     orders: NDArray[np.int64] | None = None,
-    bills: Mapping[str, Callable[[hl.Replay], NDArray[np.float64]]] | None = None,
+    bills: Mapping[str, Callable[[hl.Replay], hl.Bill]] | None = None,
     **options: Any,
 ) -> tuple[NDArray[np.float64], Seconds]:
     """Return a policy's rounds (S,) on each text and {schedule: seconds (S,)}, means over replicates.
 
-    orders : (replicates, S) in which the texts come, default the trace's own. bills : {schedule: seconds of a run}.
+    orders : (replicates, S) in which the texts come, default the trace's own. bills : {schedule: what a run costs}.
     options go to `hedgelab.replay`
     """
     rounds = np.zeros(trace.sequences)
@@ -111,7 +119,7 @@ def played(
         run = hl.replay(stream, policy, k=k, seed=seed, replicate=replicate, **options)
         rounds[order] += run.sequence_rounds
         for name, bill in (bills or {}).items():
-            seconds[name][order] += bill(run)
+            seconds[name][order] += bill(run).by_sequence
     return rounds / replicates, {name: total / replicates for name, total in seconds.items()}
 
 

@@ -26,7 +26,19 @@ from numpy.typing import NDArray
 
 import hedgelab as hl
 from experiments.claim import Answer, Arrays, Claim, Question, Results, Setting, above, inside
-from experiments.rounds import POOLED, cut_of, members, packed, played, sample_of, specialist_kinds, tuned, unpacked
+from experiments.rounds import (
+    POOLED,
+    UNKNOWN,
+    cut_of,
+    has_pool,
+    members,
+    packed,
+    played,
+    sample_of,
+    specialist_kinds,
+    tuned,
+    unpacked,
+)
 from hedgelab.comparison import compare
 from hedgelab.cost import CostsError, bill, fixed_bills, unknown
 from hedgelab.matrix import roles_of
@@ -67,7 +79,6 @@ MATCHED, STRONG, HOME, SINGLE, FASTEST, ROUTER = (
 )
 _GENERALISTS = {MATCHED: "*-matched", STRONG: "*-all"}
 CLOSE = 0.05  # tokens a round that make no difference
-UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 Line = tuple[NDArray[np.float64], NDArray[np.float64] | None]  # rounds (S,), seconds (S,) where they are known
 Lines = dict[str, Line]
@@ -217,7 +228,7 @@ def _pool(trace: hl.Trace, pool: str, costs: hl.Costs) -> list[str]:
         strangers = unknown(trace, costs)
         known = [name for name in trace.drafters if name not in strangers]
         return [name for name in known if costs.drafters[name].draft is not None]
-    return members(trace, pool) if pool == "all" or pool.partition(" ")[0] in specialist_kinds(trace) else []
+    return members(trace, pool) if has_pool(trace, pool) else []
 
 
 def _grid(name: str) -> list[hl.Learner]:
@@ -244,7 +255,11 @@ def _where(known: NDArray[np.bool_], line: Line) -> Line:
 
 def _scheduled(pool: hl.Trace, costs: hl.Costs, same: Mapping[str, Any]) -> Lines:
     """Return NormalHedge by other schedules of scoring, none where a cost is unknown."""
-    bills = {name: lambda run, how=how: bill(run, costs, **how).by_sequence for name, how in SCHEDULES.items()}
+    count = len(pool.drafters)
+    bills = {
+        name: lambda run, how=how: bill(run, costs, **how | {"drafters": min(count, how.get("drafters", count))})
+        for name, how in SCHEDULES.items()
+    }
     try:
         rounds, seconds = played(pool, NEW, bills=bills, **same)
     except CostsError:
@@ -334,7 +349,12 @@ def check(results: Results) -> Mapping[str, Answer]:
         "faster": _answer("faster", _faster(seven), _note_on(seven)),
         "bandits_elsewhere": _answer(
             "bandits_elsewhere",
-            {f"{table.name}: {bandit}": partial(table.minus, NEW, bandit) for table in known for bandit in BANDITS},
+            {
+                f"{table.name}: {bandit}": partial(table.minus, NEW, bandit)
+                for table in known
+                if table.setting["pool"] != PRICED
+                for bandit in BANDITS
+            },
             "learners start afresh with each text, the bandits with the constants that their authors give",
         ),
         "matched_generalist": _answer("matched_generalist", _by_domain(seven, MATCHED)),
