@@ -19,7 +19,7 @@ from paper_figures import style
 
 CLAIM = "domains"
 CAPTION = (
-    "Full information beats bandit feedback in every domain, and beats a generalist that saw as many tokens in most; a "
+    "Full information beats bandit feedback in every domain, and so it beats a generalist that saw as many tokens; a "
     "generalist that saw all texts beats it. (a), (b) Mean committed tokens per round (MAT) of each policy minus "
     "NormalHedge's, temperature 0.6, draft length 5, 20 prompts a domain; hollow: a drafter chosen beforehand, home "
     "specialist told the domain, best fixed chosen on these texts. (c) Ratios of MAT beside those published for other "
@@ -94,13 +94,13 @@ def _ratios(axes: Any, by_trace: Mapping[str, Table]) -> None:
         mats = PUBLISHED[model]
         places = [(mats["HedgeSpec"] / mats[name], y) for y, (_, _, name) in enumerate(_RATIOS) if name in mats]
         x, y = np.array(places).T
-        axes.plot(x, y + 0.27, marker, color="#666666", markersize=5, label=f"published, {model}")
+        axes.plot(x, y + 0.27, marker, color="#666666", markersize=5, label=f"{model}, published")
     axes.axvline(1, color="#000000", linewidth=0.8)
     axes.set_yticks(range(len(_RATIOS)), [label for label, _, _ in _RATIOS])
     axes.set_ylim(len(_RATIOS) - 0.45, -0.5)
     axes.set_xlabel("MAT of NormalHedge / MAT of ...")
     axes.set_title("c  Beside the published ratios")
-    axes.legend(loc="lower right", fontsize=6.5, handletextpad=0.2, borderaxespad=0)
+    _below(axes, 2)
 
 
 def _speedups(axes: Any, by_pool: Mapping[str, Table]) -> None:
@@ -119,7 +119,12 @@ def _speedups(axes: Any, by_pool: Mapping[str, Table]) -> None:
     axes.set_xlabel("modelled speed-up over plain decoding")
     axes.set_title("d  In seconds")
     if by_pool:
-        axes.legend(loc="lower left", fontsize=6.5, handletextpad=0.2, borderaxespad=0)
+        _below(axes, len(by_pool))
+
+
+def _below(axes: Any, columns: int) -> None:
+    place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.2), "ncols": columns}
+    axes.legend(fontsize=7, handletextpad=0.2, columnspacing=1, **place)
 
 
 def _bars(axes: Any, effects: list[Interval], heights: Any, label: str, index: int) -> None:
@@ -135,7 +140,7 @@ def draw(results: Results) -> Figure:
     known = tables(results)
     main = results[0].setting["trace"]
     pools = {table.setting["pool"]: table for table in known if table.setting["trace"] == main}
-    figure = Figure(figsize=(style.WIDE, 7.6), layout="constrained")
+    figure = Figure(figsize=(style.WIDE, 8.2), layout="constrained")
     grid = figure.subplot_mosaic([["a", "a"], ["b", "b"], ["c", "d"]], height_ratios=[1, 1, 1.05])
     for key, pool, words in (("a", SPECIALISTS, "specialists"), ("b", "all", "drafters of all kinds")):
         if pool in pools:

@@ -19,14 +19,16 @@ CAPTION = (
     "and loses to NormalHedge; with a strong generalist in the pool it sends nearly everything there, and wins. (a) "
     "Share of texts not sent to their best drafter, routers cross-validated over prompts (domains known) or trained on "
     "the other domains (domain left out). (b) MAT of NormalHedge minus that of the router. (c) Expected tokens of a "
-    "round begun at a row, about the seam of texts spliced from recordings of two domains (temperature 0.6, seven "
-    "specialists, means over 6 rows); the router saw the first prompt. 20 prompts a domain, draft length 5; bars and "
-    "bands: 95% intervals, each on its own, of the bootstrap over prompts (c: over pairs of spliced texts), paired."
+    "round begun at a row, minus those of the drafter that is best in that half, about the seam of texts spliced from "
+    "recordings of two domains (temperature 0.6, seven specialists, means over 6 rows); the router saw the first "
+    "prompt. 20 prompts a domain, draft length 5; bars and bands: 95% intervals, each on its own, of the bootstrap "
+    "over prompts (c: over pairs of texts), paired."
 )
 
 _WIDTH = 6  # rows of a bin of the profile
 _BY = {"prompt": "domains known", "domain": "domain left out"}
 _SHOWN = {POOLS[0]: "7 specialists", POOLS[1]: "and their\ngeneralists", POOLS[2]: "all drafters"}
+_LINES = {"ftl": (0, (2, 2))}  # it lies over NormalHedge's
 _NAMES = {NEW: "NormalHedge", "hedge": "Hedge", "fixed-share": "Fixed-Share", "ftl": "follow the leader"}
 
 
@@ -58,12 +60,12 @@ def _about_the_seam(axes: Any, table: Table) -> None:
     for name in (*LEARNERS, ROUTER):
         x, effects = table.profile(name, _WIDTH)
         looks = style.look(name)
-        style.band(axes, x, effects, label=_NAMES.get(name, name), color=looks["color"], marker=looks["marker"])
+        style.band(axes, x, effects, label=_NAMES.get(name, name), linestyle=_LINES.get(name, "-"), **looks)
     axes.axvline(-0.5, color="#000000", linewidth=0.8)
     axes.text(0.5, 0.97, "domain changes", transform=axes.get_xaxis_transform(), va="top", fontsize=7.5)
     axes.set_xlabel("rows from the seam")
-    axes.set_ylabel("expected tokens of a round")
-    axes.legend(loc="upper left", ncols=1, frameon=True, framealpha=0.8, edgecolor="none")
+    axes.set_ylabel("tokens of a round minus\nbest drafter's of each half")
+    axes.legend(loc="lower left", ncols=1)
 
 
 def draw(results: Results) -> Figure:

@@ -14,6 +14,7 @@ from experiments.claim import FAILS, HOLDS, Result, Results, findings
 from experiments.claims import domains
 from experiments.claims.domains import GRIDS, HOME, NEW, SINGLE, SPECIALISTS
 from experiments.rounds import Sample, tuned, unpacked
+from hedgelab.routing import folds_of
 from paper_figures import domains as figure
 
 TINY = {"trace": "t06", "pool": SPECIALISTS, "k": 3, "replicates": 2, "prompts": 2}
@@ -168,21 +169,15 @@ def test_differences_are_those_of_a_naive_bootstrap() -> None:
 
 def test_constants_are_chosen_on_other_prompts() -> None:
     trace = hl.sample_trace("t06").few_prompts(4)
-    rng = np.random.default_rng(0)
-    rounds = rng.uniform(1, 2, (3, trace.sequences))
-    chosen = tuned(trace, [1.0, 2.0, 3.0], rounds, 0)
-    for half in range(2):
-        test = np.flatnonzero(chosen.pick == [0, 1, 2][[1.0, 2.0, 3.0].index(chosen.values[half])])
-        assert len(test) >= trace.sequences // 2
-    best = chosen.pick[0]
-    same = chosen.pick == best if len(set(chosen.values)) > 1 else np.full(trace.sequences, True)
-    assert chosen.of(rounds)[0] == rounds[best, 0]
-    # one text's own rounds never decide its constant
-    for s in np.flatnonzero(same)[:4]:
-        lured = rounds.copy()
-        lured[:, s] = 1e6
-        lured[(best + 1) % 3, s] = 0.0
-        assert tuned(trace, [1.0, 2.0, 3.0], lured, 0).pick[s] == best
+    (_, half), _ = folds_of(trace, "prompt", 2, 0)
+    assert {(name, int((trace.domains[half] == name).sum())) for name in trace.manifest.domains} == {
+        (name, 2) for name in trace.manifest.domains
+    }
+    # each constant is good on one half and bad on the other: who tunes on the texts scored would need 1 round each
+    rounds = np.where([half, ~half], 1.0, 9.0)
+    chosen = tuned(trace, [0.1, 0.2], rounds, 0)
+    assert sorted(chosen.values) == [0.1, 0.2]
+    assert (chosen.of(rounds) == 9).all()
 
 
 def test_a_domain_of_one_prompt_has_no_interval() -> None:

@@ -266,7 +266,7 @@ def _splices(pool: hl.Trace, setting: Setting, seed: int) -> Arrays:
 
     regret : (learners, X, SWITCHES + 1) of the token game without delay. bound : (X, SWITCHES + 1), Fixed-Share's.
     profile : (learners and the router, X, BEFORE + AFTER) tokens that a round begun at a row is expected to commit, by
-    the learner's weights in decoding, NaN outside the text
+    the learner's weights in decoding, minus those of the drafter that is best over the part; NaN outside the text
     """
     k, pieces, replicates = int(setting["k"]), int(setting["pieces"]), int(setting["replicates"])
     groups = groups_of(pool, pieces, 2 * k, seed)
@@ -275,7 +275,7 @@ def _splices(pool: hl.Trace, setting: Setting, seed: int) -> Arrays:
     route = routing.validate(pool, k=k, learners=(), replicates=1, seed=seed).route[first]
     found = compare(spliced, LEARNERS, k=k, replicates=replicates, seed=seed, routes={ROUTER: route})
     table = losses_of(spliced, k=k)
-    seams = np.array([len(np.array_split(row, pieces)[0]) for row in rows])
+    seams = -(-np.diff(pool.offsets)[first] // pieces)  # rows of the first part
     regret = np.zeros((len(LEARNERS), len(rows), SWITCHES + 1))
     bound = np.zeros((len(rows), SWITCHES + 1))
     for x in range(len(rows)):
@@ -286,6 +286,7 @@ def _splices(pool: hl.Trace, setting: Setting, seed: int) -> Arrays:
     sent = np.repeat(route, np.diff(spliced.offsets))
     runs = [hl.replay(spliced, name, k=k, seed=seed, token_game=True).expected_loss for name in LEARNERS]
     lines = np.array([*runs, table[np.arange(len(table)), sent]], np.float64)
+    least = _least_by_part(table, pool, rows)
     return {
         "about": packed(
             {
@@ -299,9 +300,21 @@ def _splices(pool: hl.Trace, setting: Setting, seed: int) -> Arrays:
         "tokens": found.tokens,
         "regret": regret,
         "bound": bound,
-        "profile": np.array([_about_seams(spliced, seams, (k + 1) * (1 - line)) for line in lines], np.float32),
+        "profile": np.array([_about_seams(spliced, seams, (k + 1) * (least - line)) for line in lines], np.float32),
         **{f"rounds.{policy.name}": policy.rounds for policy in found.policies},
     }
+
+
+def _least_by_part(
+    table: NDArray[np.float64], trace: hl.Trace, rows: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    """Return (T,) the losses, (T, N) of spliced texts made of `rows`, of the drafter that loses least in each part."""
+    order = np.concatenate(rows)
+    text = np.repeat(np.arange(len(rows)), [len(each) for each in rows])
+    _, part = np.unique([text, np.searchsorted(trace.offsets, order, side="right")], axis=1, return_inverse=True)
+    sums = np.zeros((int(part.max()) + 1, table.shape[1]))
+    np.add.at(sums, part, np.nan_to_num(table))
+    return table[np.arange(len(table)), sums.argmin(axis=1)[part]]
 
 
 def _about_seams(trace: hl.Trace, seams: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -379,7 +392,7 @@ class Table:
         return np.asarray(self.arrays["route"] != self.arrays["best"])
 
     def profile(self, name: str, width: int) -> tuple[NDArray[np.float64], list[Interval]]:
-        """Return rows from the seam (B,), and expected tokens of a round begun there, means over bins of `width` rows.
+        """Return rows from the seam (B,), and the profile there (see `_splices`), means over bins of `width` rows.
 
         No bin crosses the seam. A bin of B is left out where no text reaches
         """
