@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import safetensors
 import safetensors.numpy
+from numpy.typing import NDArray
 
 from experiments.claim import Arrays, ClaimError, Setting, trace_of
 from hedgelab._jit import source_hash
@@ -29,6 +30,7 @@ from hedgelab.storage.shards import with_sorted_metadata, write_atomically
 __all__ = ["Task", "identity", "load", "module_of", "save", "sources"]
 
 Task = tuple[str, Setting, int]  # claim, setting, seed
+TEXT = "|text"  # behind the name of an array that holds the letters of one of text
 
 
 def module_of(name: str) -> str:
@@ -107,13 +109,25 @@ def save(folder: Path, task: Task, arrays: Arrays) -> None:
     columns: dict[str, np.ndarray] = {}
     for key, values in sorted(arrays.items()):
         column = np.asarray(values)
+        if column.dtype.kind == "U":
+            key, column = key + TEXT, _codes(column)
         if column.dtype.kind not in "fiub":
-            raise ClaimError(f"claim {name!r}: {key!r} is {column.dtype}; results are arrays of numbers")
+            raise ClaimError(f"claim {name!r}: {key!r} is {column.dtype}; results are arrays of numbers or text")
         columns[key] = np.ascontiguousarray(column).reshape(column.shape)  # the first alone turns () into (1,)
     known = {"identity": json.dumps(identity(task), sort_keys=True), "sha256": _content(columns)}
     file = _file(folder, task)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, with_sorted_metadata(safetensors.numpy.save(columns, metadata=known)))
+
+
+def _codes(text: NDArray[np.str_]) -> NDArray[np.uint32]:
+    """Return the letters of an array of text, (..., width)."""
+    whole = np.ascontiguousarray(text).astype(text.dtype.newbyteorder("<"))
+    return whole.view("<u4").reshape(*text.shape, text.dtype.itemsize // 4)
+
+
+def _text(codes: NDArray[np.uint32]) -> NDArray[np.str_]:
+    return np.ascontiguousarray(codes).view(f"<U{codes.shape[-1]}").reshape(codes.shape[:-1])
 
 
 def _content(columns: Mapping[str, np.ndarray]) -> str:
@@ -132,4 +146,6 @@ def load(folder: Path, task: Task) -> Arrays | None:
             columns = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError):
         return None
-    return columns if known.get("sha256") == _content(columns) else None
+    if known.get("sha256") != _content(columns):
+        return None
+    return {key.removesuffix(TEXT): _text(values) if key.endswith(TEXT) else values for key, values in columns.items()}

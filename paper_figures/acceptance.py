@@ -132,7 +132,7 @@ def draw(results: Results) -> Any:
     rows = len(shown[0].arrays["drafters"])
     high = 0.12 * (rows + 4 + _GAP * 10)
     figure = Figure(figsize=(style.WIDE, high + 2.7))
-    above, below = figure.subfigures(2, 1, height_ratios=[high, 2.7])
+    above, below = list(figure.subfigures(2, 1, height_ratios=[high, 2.7]))  # type: ignore[arg-type]
     _heat(above.subplots(), *shown)
     left, right = below.subplots(1, 2, width_ratios=[1.15, 1])
     _differences(left, sampled)

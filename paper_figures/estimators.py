@@ -85,7 +85,7 @@ def _texts(axes: Any, results: Results) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(0.58, 1.0), handletextpad=0.2, borderpad=0.2)
 
 
-_CURVES = {
+_CURVES: dict[str, tuple[str, str, Any]] = {
     "full": ("full information", "#0072B2", "-"),
     "uniform": ("bandit, uniform play", "#D55E00", "-"),
     "own": ("bandit, EXP3Spec", "#000000", ":"),
@@ -100,7 +100,13 @@ def _growth(axes: Any, results: Results) -> None:
         sources.setdefault(source, next(markers, "x"))
         _, colour, line = _CURVES[kind]
         marker = "" if kind == "own" else sources[source]  # on top of uniform play's line
-        looks = {"color": colour, "linestyle": line, "marker": marker, "markersize": 3, "linewidth": 1.0}
+        looks: dict[str, Any] = {
+            "color": colour,
+            "linestyle": line,
+            "marker": marker,
+            "markersize": 3,
+            "linewidth": 1.0,
+        }
         style.band(axes, sizes, [of_mean(column) for column in variances.T], **looks)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:.0f}")
@@ -145,7 +151,7 @@ def draw(results: Results) -> Any:
 
     style.use()
     figure = Figure(figsize=(style.WIDE, 5.6))
-    above, below = figure.subfigures(2, 1, height_ratios=[2.5, 3.1])
+    above, below = list(figure.subfigures(2, 1, height_ratios=[2.5, 3.1]))  # type: ignore[arg-type]
     one, two, three = above.subplots(1, 3, width_ratios=[1, 1.05, 1.1])
     _worlds(one, results)
     _texts(two, results)

@@ -10,8 +10,8 @@ from paper_figures import acceptance as figure
 
 
 @pytest.fixture(scope="module")
-def quick():
-    return Results([Result(setting, acceptance.run(setting, 0)) for setting in acceptance.QUICK])
+def quick(quick):
+    return quick("acceptance")
 
 
 def rerun(results, **values):

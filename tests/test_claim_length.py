@@ -13,8 +13,8 @@ from paper_figures import estimators as figure
 
 
 @pytest.fixture(scope="module")
-def quick():
-    return Results([Result(setting, length.run(setting, 0)) for setting in length.QUICK])
+def quick(quick):
+    return quick("length")
 
 
 def rerun(results, *parts):

@@ -1,3 +1,3 @@
 """The claims, one module each, in the order in which they are shown."""
 
-NAMES: tuple[str, ...] = ()
+NAMES: tuple[str, ...] = ("acceptance", "length", "domains", "out_of_distribution")
