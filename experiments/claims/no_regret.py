@@ -375,7 +375,7 @@ def spread(result: Result) -> list[Interval]:
 
 def _bounded(results: Results) -> dict[str, Interval]:
     """Return {learner in world: largest regret as a share of the same run's bound}."""
-    shares = {}
+    shares: dict[str, float] = {}
     for result in results.where(kind="world"):
         ratio = (result.arrays["regret"] / result.arrays["bound"]).max(axis=(1, 2))
         shares |= {f"{name}: {_name(result.setting)}": value for name, value in zip(LEARNERS, ratio, strict=True)}
@@ -447,7 +447,7 @@ def interval(draws: Matrix, comparisons: int = 1) -> Interval:
 
 
 def _query(results: Results, comparisons: int) -> dict[str, Interval]:
-    cases = {}
+    cases: dict[str, Interval] = {}
     for objective in OBJECTIVES:
         data = decoded(results, objective)
         regret = data.own_loss[0] - data.drafter_loss.min(axis=1)  # (policies, S)
@@ -461,7 +461,7 @@ def _query(results: Results, comparisons: int) -> dict[str, Interval]:
 
 def _rounds(results: Results, comparisons: int) -> dict[str, Interval]:
     data = decoded(results, "length")
-    cases = {}
+    cases: dict[str, Interval] = {}
     for protocol in PROTOCOLS:
         lacking = (data.best_mat(protocol) - data.mat(protocol)) / data.tokens_promised(protocol)
         cases |= {f"{name}, {protocol}": interval(lacking[:, i], comparisons) for i, name in enumerate(LEARNERS)}
@@ -472,7 +472,7 @@ def _order(results: Results, comparisons: int) -> dict[str, Interval]:
     """Pairs among the learners and follow the leader: uniform would agree with everything."""
     count = len(LEARNERS) + 1
     first, second = np.triu_indices(count, 1)
-    cases = {}
+    cases: dict[str, Interval] = {}
     for objective in OBJECTIVES:
         data = decoded(results, objective)
         for protocol in PROTOCOLS:
