@@ -29,7 +29,19 @@ from hedgelab.algorithms.normalhedge import play as play_normalhedge
 from hedgelab.regret import Interval
 from hedgelab.worlds import World
 
-__all__ = ["CLAIM", "MODES", "QUICK", "SETTINGS", "check", "differences", "growth", "run"]
+__all__ = [
+    "CLAIM",
+    "KS",
+    "MODES",
+    "QUICK",
+    "SETTINGS",
+    "check",
+    "differences",
+    "domains",
+    "growth",
+    "late_regret",
+    "run",
+]
 
 Matrix = NDArray[np.float64]
 
@@ -284,7 +296,12 @@ def _run_feedback(setting: Setting, seed: int) -> Arrays:
             )
             rounds[i] += run.sequence_rounds / setting["replicates"]
             picks[i] += np.bincount(run.picks, minlength=len(trace.drafters)) / run.rounds / setting["replicates"]
-    return {"rounds": rounds, "picks": picks, "tokens": np.diff(trace.offsets), **labels(trace)}
+    return {
+        "rounds": rounds,
+        "picks": picks,
+        "tokens": np.diff(trace.offsets),
+        **labels(trace),
+    }
 
 
 # ------------------------------------------------------------------ delays that follow the pick
@@ -404,6 +421,13 @@ def differences(result: Result, mode: str, domain: int | None = None, comparison
     return of_difference_of_ratios(
         arrays["tokens"][here], rounds[MODES.index(mode)], rounds[MODES.index("delayed")], counts, comparisons
     )
+
+
+def domains(result: Result) -> dict[str, int | None]:
+    """Return the number of each domain in the results by its name, and None for all of them."""
+    names = trace_of(result.setting).manifest.domains
+    there = sorted({int(number) for number in result.arrays["domain"]})
+    return {names[number]: number for number in there} | {"all domains": None}
 
 
 def _decode(results: Results, comparisons: int) -> dict[str, Interval]:
