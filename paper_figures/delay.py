@@ -22,7 +22,8 @@ CAPTION = (
     "k, with no delay, with the delays of the learner's own decode run (queue, BOLD), and held back to 2k - 1 "
     "(padded). (d) MAT of the decode loop minus that with delayed losses, k = 5, NormalHedge, by domain, paired. (c) "
     "and (d): 95% percentile intervals over prompts (bootstrap within domains). Against the adversary regret grows "
-    "like sqrt(1 + d) unless the learner is told of other weights than those played, or has a rate tuned without the delay."
+    "like sqrt(1 + d) unless the learner is told of other weights than those played, or has a rate tuned without the "
+    "delay."
 )
 _LINES = {
     "stale hedge": ("hedge, rate for d", "#0072B2", "o"),
@@ -79,10 +80,10 @@ def _feedback(axes: Any, results: Results) -> None:
 
 def draw(results: Results) -> Figure:
     """Return the figure of `CAPTION`."""
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     style.use()
-    figure = plt.figure(figsize=(style.WIDE, 5.2))
+    figure = Figure(figsize=(style.WIDE, 5.2))
     grid = figure.add_gridspec(2, 3)
     block, gap, real = (figure.add_subplot(grid[0, i]) for i in range(3))
     _growth(block, results, "block", "a  Adversary of blocks")

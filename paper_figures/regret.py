@@ -78,10 +78,10 @@ def _decoding(axes: Any, results: Results) -> None:
 
 def draw(results: Results) -> Figure:
     """Return the figure of `CAPTION`."""
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     style.use()
-    figure = plt.figure(figsize=(style.WIDE, 5.2))
+    figure = Figure(figsize=(style.WIDE, 5.2))
     grid = figure.add_gridspec(2, 6)
     top = [figure.add_subplot(grid[0, 2 * i : 2 * i + 2]) for i in range(3)]
     coins, decoding = figure.add_subplot(grid[1, :2]), figure.add_subplot(grid[1, 2:])
