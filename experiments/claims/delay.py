@@ -430,19 +430,21 @@ def domains(result: Result) -> dict[str, int | None]:
     return {names[number]: number for number in there} | {"all domains": None}
 
 
-def _decode(results: Results, comparisons: int) -> dict[str, Interval]:
-    """Return {learner and k: e, with regret (1 + mean delay)^e times that without delay}."""
+def _decode(results: Results, comparisons: int) -> tuple[dict[str, Interval], str]:
+    """Return {learner and k: e, with regret (1 + mean delay)^e times that without delay}, and those factors in words."""
     cases: dict[str, Interval] = {}
+    factors = []
     for result in results.where(kind="token game"):
-        arrays = result.arrays
-        counts = np.vstack([np.ones(len(arrays["plays"])), draws(arrays)])
+        arrays, k = result.arrays, result.setting["k"]
+        counts = np.vstack([np.ones(len(arrays["plays"])), draws(arrays)])  # the trace's own prompts first
         for i, name in enumerate(SEARCHED):
             total = counts @ arrays["regret"][i].T  # (1 + B, late)
-            growth = np.log(total[:, LATE.index("queue")] / total[:, LATE.index("none")])
+            factor = total[:, LATE.index("queue")] / total[:, LATE.index("none")]
             delay = (counts @ (arrays["delay"][i] * arrays["plays"])) / (counts @ arrays["plays"])
-            drawn = growth / np.log1p(delay)
-            cases[f"{name}, k = {result.setting['k']}"] = percentile(float(drawn[0]), drawn[1:], comparisons)
-    return cases
+            drawn = np.log(factor) / np.log1p(delay)
+            cases[f"{name}, k = {k}"] = percentile(float(drawn[0]), drawn[1:], comparisons)
+            factors.append(f"{name}, k = {k}: {factor[0]:.2f} at mean delay {delay[0]:.1f}, longest {2 * k - 1}")
+    return cases, "; ".join(factors)
 
 
 def _bold(results: Results) -> tuple[dict[str, Interval], str]:
@@ -502,6 +504,7 @@ def check(results: Results) -> dict[str, Answer]:
     example: Any = results.one(kind="example", policy="hedge tuned without delay").arrays
     bound: Any = results.one(kind="example", policy="stale hedge").arrays["bound"]
     bold, beside = _bold(results)
+    decode, factors = _decode(results, asked["decode"])
     partial, moved = _partial(results, asked["partial"])
     return {
         "growth": Answer(
@@ -529,8 +532,9 @@ def check(results: Results) -> dict[str, Answer]:
             "the adversary of blocks",
         ),
         "decode": Answer(
-            _decode(results, asked["decode"]),
-            "regret to each query's own best drafter, length loss; delays of the learner's own decode run",
+            decode,
+            "regret to each query's own best drafter, length loss; delays of the learner's own decode run. Times the "
+            f"regret without delay: {factors}",
         ),
         "bold": Answer(
             bold, beside + ". On real text the delays are those of the learner's run without BOLD; in the pools its own"
