@@ -431,7 +431,7 @@ def domains(result: Result) -> dict[str, int | None]:
 
 
 def _decode(results: Results, comparisons: int) -> tuple[dict[str, Interval], str]:
-    """Return {learner and k: e, with regret (1 + mean delay)^e times that without delay}, and those factors in words."""
+    """Return {learner and k: e}, with regret (1 + mean delay)^e times that without delay, and the factors in words."""
     cases: dict[str, Interval] = {}
     factors = []
     for result in results.where(kind="token game"):
