@@ -90,7 +90,9 @@ def draw(results: Results) -> Figure:
     _growth(gap, results, "gap", "b  One better by 0.1")
     _real(real, results)
     _feedback(figure.add_subplot(grid[1, :]), results)
-    looks = {label: {"color": colour, "marker": marker} for label, colour, marker in _LINES.values()}
+    looks: dict[str, dict[str, Any]] = {
+        label: {"color": colour, "marker": marker} for label, colour, marker in _LINES.values()
+    }
     looks["bound, rate for d"] = {"color": _LINES["stale hedge"][1], "linestyle": "--"}
     looks["bound of BOLD"] = {"color": _LINES["bold hedge"][1], "linestyle": "-."}
     handles = [gap.plot([], [], **look)[0] for look in looks.values()]

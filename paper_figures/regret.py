@@ -100,7 +100,7 @@ def draw(results: Results) -> Figure:
         axes.set_ylabel("regret per token")
     for axes in (*top, coins):
         axes.set_xlabel("tokens T" if axes in top[:2] else "rounds T")
-    looks = {name: style.look(name) for name in POLICIES}
+    looks: dict[str, dict[str, Any]] = {name: {**style.look(name)} for name in POLICIES}
     looks["Hedge's bound"] = {"color": "black", "linestyle": "--"}
     looks["every algorithm (d)"] = {"color": "black", "linestyle": ":"}
     handles = [decoding.plot([], [], **look)[0] for look in looks.values()]
