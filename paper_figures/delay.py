@@ -23,7 +23,7 @@ CAPTION = (
     "(padded). (d) MAT of the decode loop minus that with delayed losses, k = 5, NormalHedge, by domain, paired. (c) "
     "and (d): 95% percentile intervals over prompts (bootstrap within domains). Against the adversary regret grows "
     "like sqrt(1 + d) unless the learner is told of other weights than those played, or has a rate tuned without the "
-    "delay."
+    "delay; in an easy world the copies of BOLD, and rates tuned to the delay, cost more than the delay itself."
 )
 _LINES = {
     "stale hedge": ("hedge, rate for d", "#0072B2", "o"),
