@@ -513,9 +513,9 @@ def check(results: Results) -> dict[str, Answer]:
                 for each in worlds
                 if each.setting["policy"] in TUNED
             },
-            "rates by formula from T, N and the delays; with a constant delay padding is BOLD. Where regret without delay "
-            "is far below the bound, 1 + d copies that learn each on their own may cost 1 + d times as much, and still keep "
-            "the guarantee",
+            "rates by formula from T, N and the delays; with a constant delay padding is BOLD. Where regret without "
+            "delay is far below the bound, 1 + d copies that learn each on their own may cost 1 + d times as much, and "
+            "still keep the guarantee",
         ),
         "adversary": Answer(
             {
