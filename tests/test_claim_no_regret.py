@@ -1,0 +1,237 @@
+"""Claim 3: its numbers by independent recomputation, planted errors, and that every question is answered."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import hedgelab as hl
+from experiments.claim import FAILS, HOLDS, Result, Results, findings
+from experiments.claims import no_regret
+from paper_figures import regret
+from tests.sizes import needs_jit
+
+pytestmark = needs_jit  # a claim's quick settings are a matter of minutes in plain Python
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return Results([Result(setting, no_regret.run(setting, 0)) for setting in no_regret.QUICK])
+
+
+def again(results, **changed):
+    """The results with those kinds run once more, under whatever was planted."""
+    return Results(
+        [
+            Result(each.setting, no_regret.run(each.setting, 0)) if each.setting["kind"] in changed["kinds"] else each
+            for each in results
+        ]
+    )
+
+
+def verdicts(results):
+    return {found.name: found for found in findings("no_regret", no_regret, results)}
+
+
+def test_every_question_is_answered(quick):
+    found = verdicts(quick)
+    assert list(found) == list(no_regret.CLAIM.questions)
+    assert found["rate"].tally[HOLDS] + found["rate"].tally[FAILS] > 0
+    for name, question in no_regret.CLAIM.questions.items():
+        if question.comparisons > 1:
+            assert len(found[name].answer.cases()) == question.comparisons, name
+
+
+def test_settings_are_plain_and_full_is_quick_in_large():
+    for settings in (no_regret.SETTINGS, no_regret.QUICK):
+        assert all(isinstance(value, str | int) for setting in settings for value in setting.values())
+    assert len(no_regret.SETTINGS) == len(no_regret.QUICK)
+
+
+# ------------------------------------------------------------------ independent recomputation
+
+K = 2
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Four texts of two domains and different lengths, three flat drafters, in the place of the bundled trace."""
+    rng = np.random.default_rng(3)
+    gamma = rng.uniform(0.1, 0.9, (23, 3))
+    trace = hl.Trace.from_arrays(
+        token=np.arange(23),
+        alpha=(rng.random((23, 3)) < gamma).astype(float),
+        gamma=gamma,
+        offsets=[0, 7, 12, 20, 23],
+        domains=["a", "a", "b", "b"],
+        drafters=["x", "y", "z"],
+        k=K,
+    )
+    monkeypatch.setattr(no_regret, "trace_of", lambda setting: trace)
+    return trace
+
+
+def naive_losses(trace):
+    """1 - C / (k + 1) of each row with k rows left in its text, as lists by text; k = 2."""
+    alpha, gamma = trace.alpha[:, 0].astype(float), trace.gamma[:, 0].astype(float)
+    return [
+        [1 - (1 + gamma[t] + alpha[t] * gamma[t + 1]) / 3 for t in range(first, last - 1)]
+        for first, last in zip(trace.offsets[:-1], trace.offsets[1:], strict=True)
+    ]
+
+
+def naive_hedge(losses, times):
+    """Regret of anytime Hedge, rate 2 sqrt(ln N / t), after each of `times` rounds."""
+    total, own, found = np.zeros(3), 0.0, []
+    for t, row in enumerate(losses, 1):
+        w = np.exp(-2 * math.sqrt(math.log(3) / t) * total)
+        own += float(w @ row / w.sum())
+        total += row
+        if t in times:
+            found.append(own - total.min())
+    return found
+
+
+def test_streams_by_hand(tiny, monkeypatch):
+    order = np.array([2, 0, 3, 1, 2, 2])
+    monkeypatch.setattr(no_regret, "_orders", lambda *given: [order])
+    setting = {"kind": "stream", "trace": "", "k": K, "objective": "length", "learner": "hedge", "tokens": 25}
+    arrays = no_regret.run(setting | {"streams": 1}, 0)
+    by_text = naive_losses(tiny)
+    rows = [row for s in order for row in by_text[s]][:25]
+    assert arrays["regret"][0] == pytest.approx(naive_hedge(rows, arrays["times"]), abs=1e-12)
+    assert arrays["bound"][0] >= arrays["regret"][0, -1]
+
+
+def test_streams_resample_prompts_within_domains(tiny):
+    lengths = np.array([6, 4, 7, 2])
+    for order, drawn in zip(
+        no_regret._orders(tiny, lengths, 3000, 4, 0),
+        hl.regret.bootstrap_counts(["p", "q", "r", "s"], strata=["a", "a", "b", "b"], resamples=4, seed=0),
+        strict=True,
+    ):
+        assert lengths[order].sum() >= 3000
+        share = np.bincount(order, minlength=4) / len(order)
+        # about 600 draws: each share within 0.12 of its own, six standard errors
+        assert np.abs(share - drawn / drawn.sum()).max() < 0.12
+        assert not (share[drawn == 0] > 0).any()
+
+
+def test_decoding_by_hand(tiny):
+    setting = {"kind": "decode", "trace": "", "k": K, "objective": "length", "replicates": 3}
+    arrays = no_regret.run(setting, 0)
+    by_text = naive_losses(tiny)
+    sums = np.array([np.sum(rows, axis=0) for rows in by_text])
+    assert arrays["drafter_loss"] == pytest.approx(sums, abs=1e-7)
+    assert arrays["plays"].tolist() == [6, 4, 7, 2]
+    uniform = no_regret.POLICIES.index("uniform")
+    for protocol in (0, 1):  # uniform's loss in each text knows no order: so the orders were undone
+        assert arrays["own_loss"][protocol, uniform] == pytest.approx(sums.mean(axis=1), abs=1e-7)
+    data = no_regret.Decoded(Result(setting, arrays))
+    own, plays = arrays["own_loss"], arrays["plays"].sum()
+    assert data.regret("query")[0] == pytest.approx((own[0].sum(axis=1) - sums.min(axis=1).sum()) / plays)
+    assert data.regret("stream")[0] == pytest.approx((own[1].sum(axis=1) - sums.sum(axis=0).min()) / plays)
+    assert data.mat("query")[0, 0] == pytest.approx(23 / arrays["rounds"][0, 0].sum())
+    assert data.best_mat("stream")[0, 0] == pytest.approx(23 / arrays["fixed_rounds"].sum(axis=0).min())
+    assert data.tokens_promised("stream") == pytest.approx(3 * math.sqrt(math.log(3) / (2 * 19)))
+
+
+def naive_fair_coins(t, n):
+    """t/2 less the mean of the least of n Binomial(t, 1/2), by enumeration of totals."""
+    mass = [math.comb(t, k) / 2**t for k in range(t + 1)]
+    tail = [sum(mass[k:]) ** n for k in range(t + 2)]
+    return t / 2 - sum(k * (tail[k] - tail[k + 1]) for k in range(t + 1))
+
+
+def test_fair_coins_by_hand(quick):
+    coins = quick.one(kind="coins")
+    exact = naive_fair_coins(coins.setting["rounds"], coins.setting["drafters"])
+    assert float(coins.arrays["exact"]) == pytest.approx(exact, rel=1e-9)
+    # the mean of 150 runs, each with a standard deviation of about 0.4 of the mean: six standard errors
+    assert np.abs(coins.arrays["regret"].mean(axis=1) / exact - 1).max() < 6 * 0.4 / math.sqrt(150)
+
+
+@pytest.mark.parametrize(("power", "word"), [(-0.5, HOLDS), (-0.3, FAILS)])
+def test_the_exponent_sees_the_rate(quick, power, word):
+    # every curve replaced by T^(1 + power), with a percent of noise
+    rng = np.random.default_rng(0)
+    planted = []
+    for each in quick:
+        arrays = dict(each.arrays)
+        if each.setting["kind"] in ("stream", "long"):
+            noise = np.exp(0.01 * rng.standard_normal(arrays["regret"].shape))
+            arrays["regret"] = arrays["times"] ** (1 + power) * noise
+        planted.append(Result(each.setting, arrays))
+    found = verdicts(Results(planted))["rate"]
+    assert found.verdict == word
+    assert found.effect.estimate == pytest.approx(power, abs=0.02)
+
+
+# ------------------------------------------------------------------ planted errors
+
+
+def test_a_leaked_row_is_found(quick, monkeypatch):
+    # the weights of round t + 1 in round t: a learner that saw the row before it played
+    play = hl.play
+
+    def leaky(losses, learner, *, times, **options):
+        game = play(losses, learner, record=True, **options)
+        own = (np.vstack([game.probs[1:], game.probs[-1:]]) * game.losses).sum(axis=1)
+        regret = np.cumsum(own) - np.cumsum(game.losses, axis=0).min(axis=1)
+        return dataclasses.replace(game, regret_at=regret[np.array(times) - 1])
+
+    setting = {"kind": "coins", "drafters": 16, "rounds": 100, "seeds": 60}
+    monkeypatch.setattr(hl, "play", leaky)
+    planted = [
+        Result(setting, no_regret.run(setting, 0)) if each.setting["kind"] == "coins" else each for each in quick
+    ]
+    found = verdicts(Results(planted))["coins"]
+    assert found.verdict == FAILS
+    assert found.effect.high < 0.5
+    assert found.answer.cases()["uniform"].low > 0.5  # which plays the same whatever it sees
+
+
+def test_a_learner_that_does_not_learn_is_found(quick, monkeypatch):
+    play, replay = hl.play, hl.replay
+    monkeypatch.setattr(hl, "play", lambda losses, learner, **o: play(losses, _idle(learner), **o))
+    monkeypatch.setattr(hl, "replay", lambda trace, learner, **o: replay(trace, _idle(learner), **o))
+    found = verdicts(again(quick, kinds=("stream", "decode", "world")))
+    for name in ("rate", "small", "bounded", "query", "rounds"):
+        assert found[name].verdict == FAILS, name
+        assert "adahedge" in found[name].case, name
+
+
+def _idle(name):
+    return "uniform" if name == "adahedge" else name
+
+
+def test_rounds_counted_twice_are_found(quick):
+    planted = []
+    for each in quick:
+        arrays = dict(each.arrays)
+        if each.setting["kind"] == "decode" and each.setting["objective"] == "acceptance":
+            arrays["rounds"] = 2 * arrays["rounds"]
+        planted.append(Result(each.setting, arrays))
+    assert verdicts(quick)["acceptance"].verdict != FAILS
+    assert verdicts(Results(planted))["acceptance"].verdict == FAILS
+
+
+def test_an_order_turned_round_is_found(quick):
+    planted = []
+    for each in quick:
+        arrays = dict(each.arrays)
+        if each.setting["kind"] == "decode":
+            arrays["rounds"] = arrays["rounds"].max(axis=1, keepdims=True) + 10 - arrays["rounds"]
+        planted.append(Result(each.setting, arrays))
+    assert verdicts(Results(planted))["order"].verdict == FAILS
+
+
+def test_figure(quick):
+    figure = regret.draw(quick)
+    assert regret.CLAIM == "no_regret"
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert [title[0] for title in titles if title] == list("abcde")
+    for axes in figure.axes[:5]:
+        assert all(np.isfinite(line.get_xydata()).all() for line in axes.lines)
+    figure.canvas.draw()
