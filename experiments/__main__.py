@@ -163,28 +163,23 @@ def _show(found: list[Finding], as_json: bool) -> None:
         return
     console = Console()
     for name in dict.fromkeys(finding.claim for finding in found):
-        grid = Table(
-            title=f"{name}: {escape(experiment(name).CLAIM.sentence)}", title_justify="left", title_style="bold"
-        )
-        for title in ("question", "verdict", "effect [95%]", "holds if", "cases"):
-            grid.add_column(title, overflow="fold")
-        notes = []
+        console.print(f"\n[bold]{name}: {escape(experiment(name).CLAIM.sentence)}[/]")
+        grid = Table.grid(padding=(0, 2, 0, 0))
         for each in found:
-            if each.claim != name:
-                continue
-            cases = sum(each.tally.values())
-            decided = f"{each.case}; " if each.case else ""
-            tally = ", ".join(f"{count} {word}" for word, count in each.tally.items() if count)
-            word = f"[{_COLOURS[each.verdict]}]{each.verdict}[/]"
-            effect = escape(record.shown(each.effect, each.question.unit))
-            grid.add_row(
-                escape(each.question.what), word, effect, escape(str(each.question.rule)),
-                escape(f"{decided}{tally}") if cases > 1 else "",
-            )  # fmt: skip
-            notes += [f"{each.name}: {each.answer.note}"] if each.answer.note else []
+            if each.claim == name:
+                grid.add_row(f"[{_COLOURS[each.verdict]}]{each.verdict}[/]", each.name, _paragraph(each))
         console.print(grid)
-        for note in notes:
-            console.print(escape(note), style="dim", soft_wrap=True)
+
+
+def _paragraph(finding: Finding) -> str:
+    """Return what was asked and found, the rule, and what there is to know beside it."""
+    cases = sum(finding.tally.values())
+    tally = ", ".join(f"{count} {word}" for word, count in finding.tally.items() if count)
+    decided = f"; {finding.case} decides, of {cases} cases {tally}" if cases > 1 else ""
+    effect = record.shown(finding.effect, finding.question.unit)
+    rule = f"holds if {finding.question.rule}"
+    note = f"\n[dim]{escape(finding.answer.note)}[/]" if finding.answer.note else ""
+    return f"{escape(finding.question.what)}\n[bold]{escape(effect)}[/] [dim]({escape(rule + decided)})[/]{note}"
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ pytestmark = needs_jit  # a claim's quick settings are a matter of minutes in pl
 
 
 @pytest.fixture(scope="module")
-def quick():
-    return Results([Result(setting, delay.run(setting, 0)) for setting in delay.QUICK])
+def quick(quick):
+    return quick("delay")
 
 
 def again(results, chosen):

@@ -16,8 +16,8 @@ pytestmark = needs_jit  # a claim's quick settings are a matter of minutes in pl
 
 
 @pytest.fixture(scope="module")
-def quick():
-    return Results([Result(setting, no_regret.run(setting, 0)) for setting in no_regret.QUICK])
+def quick(quick):
+    return quick("no_regret")
 
 
 def again(results, **changed):
