@@ -29,7 +29,10 @@ BEST, INFORMED = "best fixed drafter", "informed switching"
 def _lines(axes: Any, pools: pool_size.Pools, policy: str, **looks: Any) -> None:
     drawn = pools.drawn(policy)
     intervals = [percentile(value, draws) for value, draws in zip(pools.value(policy), drawn.T, strict=True)]
-    style.band(axes, pools.sizes, intervals, label=policy, **style.look(policy) | looks)
+    rows, look = np.array(intervals), style.look(policy) | looks
+    axes.plot(pools.sizes, rows[:, 0], label=policy, **look)
+    # lighter than elsewhere: prompts and pools are shared, so that all bands overlap
+    axes.fill_between(pools.sizes, rows[:, 1], rows[:, 2], color=look["color"], alpha=0.09, linewidth=0)
 
 
 def _real(axes: Any, results: Results) -> None:
@@ -51,6 +54,9 @@ def _enlarged(axes: Any, results: Results) -> None:
             look = style.look(policy) | {"markerfacecolor": "white"}
             axes.plot(made.sizes, made.streams[policy].mean(axis=0), linestyle=":", **look)
     style.band(axes, made.sizes, made.mat(BEST), color="#777777", marker="o", markerfacecolor="white", linewidth=0.9)
+    axes.set_xscale("log")
+    axes.set_xticks(made.sizes, [str(size) for size in made.sizes])
+    axes.minorticks_off()
     axes.set_title("b  Weak drafters added")
     axes.set_ylim(bottom=1)
 
@@ -78,21 +84,18 @@ def draw(results: Results) -> Any:
     """Return the figure."""
     style.use()
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import NullLocator, ScalarFormatter
 
     figure, axes = plt.subplots(1, 3, figsize=(style.WIDE, 3.4), width_ratios=[1.35, 1.0, 1.0])
     _real(axes[0], results)
     _enlarged(axes[1], results)
     _speed(axes[2], results)
-    for each, ticks in zip(axes, ([2, 3, 5, 8, 13, 21, 34, 47], None, [2, 5, 13, 46]), strict=True):
+    for each, step in ((axes[0], 1), (axes[2], 2)):
+        shown = sorted(set(each.lines[0].get_xdata().tolist()) - {pool_size.PAPER})[::-step]
         each.set_xscale("log")
+        each.set_xticks(shown, [str(size) for size in shown])
+        each.minorticks_off()
+    for each in axes:
         each.set_xlabel("drafters N")
-        if ticks:
-            low, high = each.dataLim.intervalx
-            inside = [tick for tick in ticks if low <= tick <= high]
-            each.set_xticks(inside or np.round([low, high]))
-            each.xaxis.set_major_formatter(ScalarFormatter())
-            each.xaxis.set_minor_locator(NullLocator())
     handles, labels = axes[0].get_legend_handles_labels()
     handles.append(plt.Line2D([], [], linestyle="--", **style.look("normalhedge") | {"markerfacecolor": "white"}))
     figure.legend(handles, [*labels, "c: scoring free"], loc="outside lower center", ncols=6, columnspacing=1.2)

@@ -156,7 +156,7 @@ def _settings() -> Iterator[Setting]:
 
 def _quick() -> Iterator[Setting]:
     for name in (*FULL, *BANDIT, CONTROL):
-        yield _envelope(name, (7, 8, 16, 21, 32, 47, 64), 2000, 2, 8, 4, 2)
+        yield _envelope(name, (7, 8, 12, 16, 21, 47), 2000, 2, 8, 4, 2)
     for name in (*FIXED_BANDIT, *FIXED_FULL):
         yield _fixed(name, (2, 4, 8, 16), 4000, 8)
 
