@@ -282,8 +282,8 @@ def envelope(results: Results, learner: str) -> Envelope:
             chosen = arrays[f"choose_{n}"].mean(axis=1).max()
             rows.append((n, score, gaps[index], share, chosen, usable, at_end, arrays[f"coins_{n}"]))
     rows.sort(key=lambda row: row[0])
-    n, scores, gap, share, chosen, usable, at_end, coins = (list(column) for column in zip(*rows, strict=True))
-    vectors = (np.array(gap), np.array(share), np.array(chosen), np.array(usable), np.array(at_end))
+    n, scores, gap, share, chosen, fit, end, coins = (list(column) for column in zip(*rows, strict=True))
+    vectors = (np.array(gap), np.array(share), np.array(chosen), np.array(fit), np.array(end))
     return Envelope(np.array(n), scores, *vectors, coins, T)
 
 
