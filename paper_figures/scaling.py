@@ -79,7 +79,7 @@ def _fixed(axes: Any, results: Results) -> None:
         axes.annotate(
             name,
             (n[-1], scores[-1].mean()),
-            xytext=(4, 0),
+            xytext=(4, -5 if name == "normalhedge" else 2),
             textcoords="offset points",
             va="center",
             color=look["color"],
