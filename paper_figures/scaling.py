@@ -58,9 +58,9 @@ def _envelopes(axes: Any, found: dict[str, scaling.Envelope]) -> None:
         axes.annotate(
             label,
             (dense[-1], scale * growth.law(law, dense[-1:])[0]),
-            xytext=(3, 0),
+            xytext=(0, -4),
             textcoords="offset points",
-            va="center",
+            va="top",
             color="#333333",
             annotation_clip=False,
         )
