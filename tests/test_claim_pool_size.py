@@ -1,0 +1,195 @@
+"""Claim 7, pool size: every question is answered, numbers equal a naive recomputation, planted errors are seen."""
+
+import numpy as np
+import pytest
+
+import hedgelab as hl
+from experiments.claim import CANNOT_TELL, HOLDS, ClaimError, Result, Results, findings
+from experiments.claims import pool_size
+from paper_figures import pool_size as figure
+
+
+@pytest.fixture(scope="module")
+def results():
+    return Results([Result(setting, pool_size.run(setting, 0)) for setting in pool_size.QUICK])
+
+
+def test_every_question_is_answered(results):
+    found = findings("pool_size", pool_size, results)
+    assert [each.name for each in found] == list(pool_size.CLAIM.questions)
+    for each in found:
+        assert len(each.answer.cases()) <= each.question.comparisons
+        assert np.isfinite([value for effect in each.answer.cases().values() for value in effect]).all()
+
+
+@pytest.mark.parametrize("kind", ["real", "speed", "duplicates"])
+def test_orders_are_split_without_gap_or_overlap(kind):
+    for trace in pool_size.TRACES[: 1 if kind == "duplicates" else 2]:
+        some = [s for s in pool_size.SETTINGS if s["kind"] == kind and s["trace"] == trace]
+        orders = [i for s in some for i in range(s["first"], s["first"] + s["orders"])]
+        assert orders == list(range(len(orders)))
+        assert len(orders) >= 16
+
+
+def tiny():
+    means = np.array([[0.9, 0.2, 0.5, 0.3], [0.3, 0.8, 0.5, 0.1]])
+    return hl.worlds.pool(means, 14, sequences=2, k=3, softness=0.3, seed=2)
+
+
+def naive_rounds(alpha, coins, k, choose):
+    """Rounds of a text: alpha (rows, N), coins (rows,), choose() the drafter of a round."""
+    t = rounds = 0
+    while t < len(alpha):
+        i, got = choose(), 0
+        while got < k and t + got < len(alpha) and coins[t + got] < alpha[t + got, i]:
+            got += 1
+        t, rounds = t + got + 1, rounds + 1
+    return rounds
+
+
+def naive_expected(alpha, k, i, t=0):
+    """Expected rounds from row t on, by the definition."""
+    if t >= len(alpha):
+        return 0.0
+    total, reach = 1.0, 1.0
+    for d in range(k):
+        if t + d >= len(alpha):
+            return total
+        total += reach * (1 - alpha[t + d, i]) * naive_expected(alpha, k, i, t + d + 1)
+        reach *= alpha[t + d, i]
+    return total + reach * naive_expected(alpha, k, i, t + k + 1)
+
+
+def test_run_equals_a_naive_decode_loop(monkeypatch):
+    trace = tiny()
+    monkeypatch.setattr(pool_size, "trace_of", lambda setting: trace)
+    setting = {"kind": "real", "trace": "tiny", "k": 3, "first": 1, "orders": 2, "prompts": 0, "sizes": [2]}
+    found = pool_size.run(setting, 4)
+    assert found["sizes"].tolist() == [2, 4]
+    alpha = [np.asarray(trace.alpha[a:b, 0], float) for a, b in zip(trace.offsets, trace.offsets[1:], strict=False)]
+    alone = np.array([[naive_expected(text, 3, i) for i in range(4)] for text in alpha])
+    for m, index in enumerate((1, 2)):
+        order = np.random.Generator(np.random.PCG64([4, 0, index])).permutation(4)
+        for j, size in enumerate((2, 4)):
+            pool = sorted(order[:size].tolist())
+            rng = np.random.Generator(np.random.PCG64([4, index]))
+            rounds = [
+                naive_rounds(
+                    text[:, pool],
+                    hl.coins.uniforms(4, hl.coins.COIN, s, 0, len(text), replicate=index),
+                    3,
+                    lambda n=size, rng=rng: int(rng.random() * n),
+                )
+                for s, text in enumerate(alpha)
+            ]
+            assert found["rounds"][pool_size.POLICIES.index("uniform"), m, j].tolist() == rounds
+            best = min(pool, key=lambda i: alone[:, i].sum())
+            assert found["best"][m, j] == pytest.approx(alone[:, best], rel=1e-6)
+            assert set(found["pools"][:, m, j].tolist()) == {sum(2**i for i in pool)}
+
+
+def test_change_and_regret_equal_sums_by_hand():
+    rng = np.random.default_rng(0)
+    cost = {name: rng.integers(5, 30, (3, 4, 5)).astype(float) for name in ("normalhedge", "best fixed drafter")}
+    gain = rng.integers(20, 60, 5).astype(float)
+    prompts, orders = rng.multinomial(5, np.ones(5) / 5, 50), rng.multinomial(3, np.ones(3) / 3, 50)
+    pools = pool_size.Pools(np.array([2, 7, 9, 12]), cost, gain, prompts.astype(float), orders.astype(float))
+
+    def mat(p, s, m, j):
+        texts, chains = [i for i in range(5) for _ in range(s[i])], [i for i in range(3) for _ in range(m[i])]
+        rounds = sum(cost[p][o, j, i] for i in texts for o in chains) / len(chains)
+        return sum(gain[i] for i in texts) / rounds
+
+    all_texts, all_orders = np.ones(5, int), np.ones(3, int)
+    found = pool_size.change(pools, "normalhedge", less="best fixed drafter")
+    differences = [
+        sum(sign * (mat(p, s, m, 3) - mat(p, s, m, 1)) for sign, p in ((1, "normalhedge"), (-1, "best fixed drafter")))
+        for s, m in [(all_texts, all_orders), *zip(prompts, orders, strict=True)]
+    ]
+    assert found.estimate == pytest.approx(differences[0])
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(differences[1:], [0.025, 0.975])))
+    over, _ = pool_size.regret(pools, "normalhedge")
+    assert over[2] == pytest.approx(sum((cost["normalhedge"] - cost["best fixed drafter"])[:, 2].ravel()) / 3)
+
+
+def test_beta_is_chosen_on_the_other_prompts():
+    rounds = np.full((len(pool_size.BETAS), 1, 1, 4), 10.0)
+    rounds[1, ..., [0, 1]] = 1.0  # best on fold 0: what fold 1 is played with
+    rounds[2, ..., [2, 3]] = 1.0
+    found, betas = pool_size._tuned(rounds, np.array([0, 0, 1, 1]))
+    assert found.tolist() == [[[10.0] * 4]]
+    assert betas == "0.05, 0.1"
+
+
+def test_learners_on_different_pools_are_refused(results, monkeypatch):
+    own = hl.replay
+
+    def unpaired(trace, learner, **more):
+        if getattr(learner, "name", learner) == "ucbspec" and len(trace.drafters) == 7:
+            trace = trace.among(trace.drafters[1:])
+        return own(trace, learner, **more)
+
+    monkeypatch.setattr(pool_size.hl, "replay", unpaired)
+    setting = next(s for s in pool_size.QUICK if s["kind"] == "real") | {"orders": 1}
+    others = [r for r in results if (r.setting["kind"], r.setting["trace"]) != ("real", setting["trace"])]
+    wrong = Results([Result(setting, pool_size.run(setting, 0)), *others])
+    with pytest.raises(ClaimError, match="ucbspec and normalhedge met different pools: order 0, size 7"):
+        pool_size.check(wrong)
+
+
+def shuffled(trace):
+    """The trace with each row's columns in an order of its own: no drafter is better than another."""
+    rng = np.random.default_rng(1)
+    order = rng.permuted(np.tile(np.arange(len(trace.drafters)), (trace.rows, 1)), axis=1)
+    known = (trace.alpha, np.nan_to_num(trace.gamma))
+    alpha, gamma = (np.take_along_axis(values, order[:, None, :], axis=2) for values in known)
+    return hl.Trace.from_arrays(
+        token=trace.token,
+        alpha=alpha,
+        gamma=gamma,
+        offsets=trace.offsets,
+        domains=trace.domains.tolist(),
+        drafters=trace.drafters,
+        k=trace.k,
+        sequence_id=trace.sequence_id,
+    )
+
+
+def test_columns_permuted_in_each_row_flip_the_headline(results, monkeypatch):
+    setting = next(s for s in pool_size.QUICK if s["kind"] == "real")
+    case = setting["trace"]
+    rule = pool_size.CLAIM.questions["rises"].rule
+    honest = pool_size.change(pool_size.real_pools(results, case)[0], "normalhedge")
+    assert rule.verdict(honest) == HOLDS
+    trace = shuffled(pool_size.texts_of(setting))
+    monkeypatch.setattr(pool_size, "texts_of", lambda setting: trace)
+    wrong = Results([Result(setting, pool_size.run(setting, 0))])
+    found = pool_size.change(pool_size.real_pools(wrong, case)[0], "normalhedge")
+    assert rule.verdict(found) != HOLDS
+    assert abs(found.estimate) < honest.estimate / 4
+
+
+def test_speed_of_a_trace_without_costs_cannot_be_told(results, monkeypatch):
+    monkeypatch.setattr(pool_size, "trace_of", lambda setting: tiny())
+    setting = next(s for s in pool_size.QUICK if s["kind"] == "speed") | {"prompts": 0, "k": 3}
+    bare = Results([Result(setting, pool_size.run(setting, 0))])
+    assert pool_size.priced_pools(bare, setting["trace"]) is None
+    monkeypatch.undo()
+    rest = [each for each in results if each.setting["kind"] != "speed"]
+    found = {each.name: each for each in findings("pool_size", pool_size, Results([*rest, *bare]))}
+    assert found["speed"].verdict == CANNOT_TELL
+
+
+def test_enlarged_pools_begin_alike_and_hold_the_best():
+    means = pool_size.acceptances(hl.sample_trace("t06"), 40, 0)
+    assert (means[:, :20] == pool_size.acceptances(hl.sample_trace("t06"), 20, 0)).all()
+    gamma = hl.sample_trace("t06").gamma[:, 0]
+    assert means.mean(axis=0).argmax() == 0
+    assert means[:, pool_size.PAPER :].max() < np.quantile(gamma.mean(axis=0), 0.3)
+
+
+def test_figure_draws(results):
+    drawn = figure.draw(results)
+    assert figure.CLAIM == "pool_size"
+    assert [axes.get_title(loc="left")[0] for axes in drawn.axes] == ["a", "b", "c"]
+    assert all(len(axes.collections) for axes in drawn.axes)
