@@ -4,4 +4,4 @@ A figure is a module with `CLAIM`, the name of the claim whose results it draws,
 returns a matplotlib figure.
 """
 
-NAMES: tuple[str, ...] = ("acceptance", "estimators", "regret", "delay", "domains", "router")
+NAMES: tuple[str, ...] = ("acceptance", "estimators", "regret", "scaling", "delay", "domains", "pool_size", "router")

@@ -10,8 +10,8 @@ from paper_figures import pool_size as figure
 
 
 @pytest.fixture(scope="module")
-def results():
-    return Results([Result(setting, pool_size.run(setting, 0)) for setting in pool_size.QUICK])
+def results(quick):
+    return quick("pool_size")
 
 
 def test_every_question_is_answered(results):

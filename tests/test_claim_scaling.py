@@ -13,8 +13,8 @@ from paper_figures import scaling as figure
 
 
 @pytest.fixture(scope="module")
-def results():
-    return Results([Result(setting, scaling.run(setting, 0)) for setting in scaling.QUICK])
+def results(quick):
+    return quick("scaling")
 
 
 def planted(results, name, setting):
