@@ -30,7 +30,7 @@ _OWN = {
 }
 
 
-def _look(name: str) -> dict[str, str]:
+def _look(name: str) -> dict[str, Any]:
     return _OWN.get(name) or style.look(name)
 
 
@@ -45,7 +45,7 @@ def _envelopes(axes: Any, found: dict[str, scaling.Envelope]) -> None:
             axes.plot(
                 each.drafters[which], each.means[which], linestyle="none", markerfacecolor=face, markersize=3.5, **look
             )
-    for name, law, line in (("moss", "sqrt_n", (0, (5, 3))), ("hedge-fixed", "sqrt_log_n", (0, (1, 1.5)))):
+    for name, law, dashes in (("moss", "sqrt_n", (0, (5, 3))), ("hedge-fixed", "sqrt_log_n", (0, (1, 1.5)))):
         n, scores = scaling.fitted(found[name])
         if len(n) < 2:
             continue
@@ -53,7 +53,7 @@ def _envelopes(axes: Any, found: dict[str, scaling.Envelope]) -> None:
         errors = np.array([score.var(ddof=1) / len(score) for score in scores])
         dense = np.unique(np.geomspace(n[0], n[-1] * 2, 40).round())
         scale = float(growth.scale(growth.law(law, n), means, errors))
-        axes.plot(dense, scale * growth.law(law, dense), color="#555555", linestyle=line, linewidth=1.6, zorder=5)
+        axes.plot(dense, scale * growth.law(law, dense), color="#555555", linestyle=dashes, linewidth=1.6, zorder=5)
         label = "$\\sqrt{N}$" if law == "sqrt_n" else "$\\sqrt{\\ln N}$"
         axes.annotate(
             label,

@@ -41,7 +41,7 @@ def use() -> None:
     mpl.rcParams.update(STYLE | {"figure.constrained_layout.use": True, "lines.markersize": 4, "lines.linewidth": 1.3})
 
 
-def look(policy: str, index: int = 0) -> dict[str, str]:
+def look(policy: str, index: int = 0) -> dict[str, Any]:
     """Return colour and marker of a policy; of one that has none of its own, the cycle's by `index`."""
     colour, marker = _LOOKS.get(policy, (CYCLE[index % len(CYCLE)], _MARKERS[index % len(_MARKERS)]))
     return {"color": colour, "marker": marker}
