@@ -136,9 +136,12 @@ def check(names: ClaimNames = None, quick: Quick = False, out: Out = OUT) -> Non
 
 
 @app.command()
-def table() -> None:
-    """Print the verdicts on record as the README's table."""
-    typer.echo(record.markdown(record.on_record()), nl=False)
+def table(
+    every: Annotated[bool, typer.Option("--all", help="Every question, not the headlines alone.")] = False,
+) -> None:
+    """Print the verdicts on record as Markdown: the README's table, or what VERDICTS.md holds."""
+    show = record.report if every else record.markdown
+    typer.echo(show(record.on_record()), nl=False)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from experiments.runner import experiment
 from hedgelab.regret import Interval
 from hedgelab.storage.shards import write_atomically
 
-__all__ = ["RECORD", "changes", "document", "markdown", "on_record", "save", "shown"]
+__all__ = ["RECORD", "changes", "document", "markdown", "on_record", "report", "save", "shown"]
 
 RECORD = Path(__file__).parent / "data" / "verdicts.json"
 FULL, QUICK = "full", "quick"
@@ -78,12 +78,40 @@ def changes(found: Sequence[Finding], quick: bool = False) -> list[str]:
         if old is None:
             lines.append(f"{each.claim}, {each.name}: {each.verdict}, and nothing is on record")
         elif old["verdict"] != each.verdict:
-            effect = Interval(*(float("nan") if end is None else end for end in old["effect"]))
+            effect = _effect(old)
             lines.append(
                 f"{each.claim}, {each.name}: {each.verdict} ({shown(each.effect, each.question.unit)}), on record is "
                 f"{old['verdict']} ({shown(effect, each.question.unit)})"
             )
     return lines
+
+
+def report(held: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return all verdicts on record as Markdown: each question with its rule, what decided it, and its note."""
+    parts = []
+    for name in (each for each in claims.NAMES if each in held):
+        claim, questions = experiment(name).CLAIM, held[name]
+        lines = [f"## {name}", "", f"{claim.sentence} *({claim.source})*", ""]
+        lines += ["| question | verdict | effect [95%] | holds if |", "| --- | --- | --- | --- |"]
+        notes = []
+        for key in claim.questions:
+            each = questions[key]
+            many = sum(each["cases"].values()) > 1
+            tally = ", ".join(f"{count} {word}" for word, count in each["cases"].items())
+            decided = f"; {each['case']}. Cases: {tally}" if many else ""
+            effect = f"{shown(_effect(each), each['unit'])}{decided}"
+            lines.append(_row(f"**{key}** {each['what']}", f"*{each['verdict']}*", effect, each["rule"]))
+            notes += [f"- **{key}**: {each['note']}"] if each["note"] else []
+        parts.append("\n".join([*lines, "", *notes] if notes else lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _effect(held: Mapping[str, Any]) -> Interval:
+    return Interval(*(float("nan") if end is None else end for end in held["effect"]))
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def markdown(held: Mapping[str, Mapping[str, Any]]) -> str:
@@ -94,9 +122,9 @@ def markdown(held: Mapping[str, Mapping[str, Any]]) -> str:
             continue
         claim, questions = experiment(name).CLAIM, held[name]
         first = questions[claim.headline]
-        effect = Interval(*(float("nan") if end is None else end for end in first["effect"]))
+        effect = _effect(first)
         case = f", {first['case']}" if first["case"] else ""
         others = [question["verdict"] for key, question in questions.items() if key != claim.headline]
         tally = ", ".join(f"{others.count(word)} {word}" for word in (HOLDS, FAILS, CANNOT_TELL) if word in others)
-        lines.append(f"| {claim.sentence} | *{first['verdict']}* | {shown(effect, first['unit'])}{case} | {tally} |")
+        lines.append(_row(claim.sentence, f"*{first['verdict']}*", shown(effect, first["unit"]) + case, tally))
     return "\n".join(lines) + "\n"

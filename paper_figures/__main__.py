@@ -11,6 +11,7 @@ import typer
 import paper_figures
 from experiments.claim import ClaimError
 from experiments.runner import OUT, MissingError, Plan, results_of
+from hedgelab.storage.shards import write_atomically
 from hedgelab.trace import TraceError
 from paper_figures import style
 
@@ -54,6 +55,17 @@ def draw(
         typer.echo(f"{out / name}.png, .pdf: {module.CAPTION}")
     if missing:
         raise typer.Exit(1)
+    if not figures and not quick:
+        write_atomically(out / "README.md", gallery().encode())
+
+
+def gallery() -> str:
+    """Return a page of all figures with their captions."""
+    parts = ["# Figures\n\n`python -m experiments run all && python -m paper_figures` draws them, as PNG and PDF.\n"]
+    for name in paper_figures.NAMES:
+        module: Any = importlib.import_module(f"paper_figures.{name}")
+        parts.append(f"## {name}\n\nClaim `{module.CLAIM}`.\n\n![{name}]({name}.png)\n\n{module.CAPTION}\n")
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

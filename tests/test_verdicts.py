@@ -10,6 +10,7 @@ import paper_figures
 from experiments import claims, record
 from experiments.claim import findings
 from experiments.runner import experiment
+from paper_figures.__main__ import gallery
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -33,6 +34,11 @@ def test_readme_shows_the_verdicts_on_record():
     held = record.on_record()
     assert list(held) == sorted(claims.NAMES)
     assert record.markdown(held) in (ROOT / "README.md").read_text()
+    assert record.report(held) in (ROOT / "experiments" / "VERDICTS.md").read_text()
+
+
+def test_the_gallery_shows_all_figures_with_their_captions():
+    assert (ROOT / "paper_figures" / "README.md").read_text() == gallery()
 
 
 @pytest.mark.parametrize("name", paper_figures.NAMES)
