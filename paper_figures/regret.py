@@ -27,7 +27,7 @@ CAPTION = (
     "each query, to its own best specialist; filled: carried over all prompts, to the best over all. Bands that reach "
     "below zero are cut there. Among all drafters one leads for good and regret falls like 1 / T. Which specialist "
     "leads depends on the prompts drawn: regret stays small, but how fast it falls is not known well enough to compare "
-    "it with T^(-1/2); follow the leader does as well there as any learner, and the adversary alone defeats it. Carried "
+    "it with T^(-1/2); follow the leader does as well there as any learner, and only the adversary defeats it. Carried "
     "over among specialists the order of the learners' regrets is not that of their rounds."
 )
 
