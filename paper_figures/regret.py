@@ -8,7 +8,7 @@ import numpy as np
 
 import hedgelab as hl
 from experiments.claim import Results
-from experiments.claims.no_regret import POLICIES, PROTOCOLS, decoded, interval, regrets, spread, unit
+from experiments.claims.no_regret import POLICIES, POOLS, PROTOCOLS, decoded, interval, pools, regrets, spread, unit
 from paper_figures import style
 
 if TYPE_CHECKING:
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 CLAIM = "no_regret"
 CAPTION = (
     "Regret per token against the number of tokens T in the token game, and rounds of decoding beside it. (a, b) "
-    "Streams of real prompts, length and acceptance loss, no delay; the prompts come again and again, and each of the "
-    "8 streams draws from its own bootstrap resample of them within domains: bands are 95% Student intervals over "
-    "these resamples. (c) The greedy adversary and (d) fair coins, N = 16, 10 seeds, 95% Student intervals. Dashed: "
-    "Hedge's anytime bound sqrt(ln N / T); dotted in (d): the expected regret of every algorithm. (e) The decode loop, "
-    "length loss, k = 5: token-game regret per token with the loop's delays, against rounds above the best fixed "
-    "drafter's, with 95% percentile intervals over prompts (bootstrap within domains); hollow: started afresh for each "
-    "query, to its own best drafter; filled: carried over all prompts, to the best over all. Bands that "
-    "reach below zero are cut there. All five learners fall like T^(-1/2) against the adversary and like 1 / T on real "
-    "streams, where one drafter leads for good; small regret in the token game goes with few rounds, but is not the "
-    "same number."
+    "Streams of real prompts of mixed domains, length loss, no delay, among all drafters and among the specialists "
+    "alone, one of each domain; the prompts come again and again, and each of the 8 streams draws from its own "
+    "bootstrap resample of them within domains: bands are 95% Student intervals over these resamples. (c) The greedy "
+    "adversary and (d) fair coins, N = 16, 10 seeds, 95% Student intervals. Dashed: Hedge's anytime bound "
+    "sqrt(ln N / T); dotted in (d): the expected regret of every algorithm. (e) The decode loop, length loss, k = 5, "
+    "among the specialists: token-game regret per token with the loop's delays, against rounds above the best "
+    "specialist's, with 95% percentile intervals over prompts (bootstrap within domains); hollow: started afresh for "
+    "each query, to its own best specialist; filled: carried over all prompts, to the best over all. Bands that reach "
+    "below zero are cut there. Among all drafters one leads for good and regret falls like 1 / T. Which specialist "
+    "leads depends on the prompts drawn: regret stays small, but how fast it falls is not known well enough to compare "
+    "it with T^(-1/2); follow the leader does as well there as any learner, and only the adversary defeats it. Carried "
+    "over among specialists the order of the learners' regrets is not that of their rounds."
 )
+
+_WORDS = {POOLS[0]: "all", POOLS[1]: "specialists"}
 
 
 def _curves(axes: Any, results: Results, title: str, drafters: int, **setting: str) -> None:
@@ -46,9 +50,9 @@ def _curves(axes: Any, results: Results, title: str, drafters: int, **setting: s
     axes.set_ylim(bound[-1] / (100 if setting["kind"] == "stream" else 8), 1.2)
 
 
-def _decoding(axes: Any, results: Results) -> None:
-    data = decoded(results, "length")
-    zoom = axes.inset_axes([0.12, 0.52, 0.42, 0.38])
+def _decoding(axes: Any, results: Results, pool: str) -> None:
+    data = decoded(results, "length", pool)
+    zoom = axes.inset_axes([0.57, 0.2, 0.4, 0.42])
     for protocol in PROTOCOLS:
         regret, excess = data.regret(protocol), 100 * data.excess_rounds(protocol)
         for i, name in enumerate(POLICIES):
@@ -76,7 +80,7 @@ def _decoding(axes: Any, results: Results) -> None:
         ylabel="rounds above the best\nfixed drafter's (%)",
     )
     hollow, filled = (axes.plot([], [], "o", color="black", markerfacecolor=face)[0] for face in ("white", "black"))
-    axes.legend([hollow, filled], ["afresh for each query", "carried over"], loc="lower right", fontsize=6.5)
+    axes.legend([hollow, filled], ["afresh for each query", "carried over"], loc="upper left", fontsize=6.5)
 
 
 def draw(results: Results) -> Figure:
@@ -88,17 +92,18 @@ def draw(results: Results) -> Figure:
     grid = figure.add_gridspec(2, 6)
     top = [figure.add_subplot(grid[0, 2 * i : 2 * i + 2]) for i in range(3)]
     coins, decoding = figure.add_subplot(grid[1, :2]), figure.add_subplot(grid[1, 2:])
-    stream = regrets(results, kind="stream", objective="length")["hedge"]
-    n = int(stream.arrays["drafters"])
-    _curves(top[0], results, "a  Real prompts, length", n, kind="stream", objective="length")
-    _curves(top[1], results, "b  Real prompts, acceptance", n, kind="stream", objective="acceptance")
+    there = pools(results)  # a trace without specialists shows all drafters twice
+    for axes, pool in ((top[0], there[0]), (top[1], there[-1])):
+        n = int(regrets(results, kind="stream", objective="length", pool=pool)["hedge"].arrays["drafters"])
+        title = f"{'ab'[axes is top[1]]}  Real prompts, {_WORDS[pool]} ({n})"
+        _curves(axes, results, title, n, kind="stream", objective="length", pool=pool)
     for axes, title, world in ((top[2], "c  Greedy adversary", "greedy"), (coins, "d  Fair coins", "fair-coins")):
         found = regrets(results, kind="long", world=world)
         _curves(axes, results, title, int(found["hedge"].arrays["drafters"]), kind="long", world=world)
     times, drafters = found["hedge"].arrays["times"], int(found["hedge"].arrays["drafters"])
     known = [hl.bounds.fair_coins(int(t), drafters) / t for t in times]
     coins.plot(times, known, color="black", linestyle=(0, (1, 1)), linewidth=1.6)
-    _decoding(decoding, results)
+    _decoding(decoding, results, there[-1])
     for axes in (top[0], coins):
         axes.set_ylabel("regret per token")
     for axes in (*top, coins):

@@ -10,12 +10,17 @@ what costs time. Both are measured, and never one printed as the other:
     long     the same over 10^6 rounds
     coins    fair coins, on which every algorithm has one known expected regret: is the measuring right?
 
+Streams and decoding are among two pools: all drafters of the trace, where one may lead by so much that regret is easy;
+and the specialists, one of each domain, of which a stream of mixed domains makes every one a compromise. Regret in a
+pool is to the best fixed drafter of that pool. A trace without specialists is judged by all drafters alone.
+
 No learner has a constant that was tuned here: all run with their defaults, which need no horizon.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 
@@ -26,6 +31,7 @@ import hedgelab as hl
 from experiments.claim import Answer, Arrays, Claim, Question, Result, Results, Setting, above, below, exactly, trace_of
 from experiments.intervals import exact, exponent, jackknife, of_mean, of_ratio, of_resamples, percentile
 from experiments.prompts import draws, labels
+from experiments.rounds import has_pool, members
 from hedgelab.contest import world_of
 from hedgelab.regret import Interval, bootstrap_counts
 from hedgelab.worlds import World
@@ -34,12 +40,14 @@ __all__ = [
     "CLAIM",
     "LEARNERS",
     "POLICIES",
+    "POOLS",
     "QUICK",
     "SETTINGS",
     "Decoded",
     "check",
     "decoded",
     "interval",
+    "pools",
     "regrets",
     "run",
     "spread",
@@ -49,6 +57,7 @@ LEARNERS = ("hedge", "normalhedge", "adahedge", "squint", "adanormalhedge")
 REFERENCES = ("ftl", "uniform")  # no theorem promises that their regret per token vanishes
 POLICIES = (*LEARNERS, *REFERENCES)
 OBJECTIVES = ("length", "acceptance")
+POOLS = ("all", "truncated specialists")
 PROTOCOLS = ("query", "stream")  # state started afresh for each prompt, or carried over
 
 Matrix = NDArray[np.float64]
@@ -68,13 +77,13 @@ CLAIM = Claim(
             "and against the greedy adversary, for each of five learners.",
             RATE,
             "exponent of T",
-            comparisons=len(LEARNERS) * 3,
+            comparisons=len(LEARNERS) * (len(OBJECTIVES) * len(POOLS) + 1),
         ),
         "small": Question(
             "At the end of the stream regret is below sqrt(T ln N / 2), what Hedge is promised that knows T.",
             below(1.0),
             "sqrt(T ln N / 2)",
-            comparisons=len(LEARNERS) * len(OBJECTIVES),
+            comparisons=len(LEARNERS) * len(OBJECTIVES) * len(POOLS),
         ),
         "bounded": Question(
             "Each learner that has a bound stays below it in every run of every world and stream.",
@@ -98,28 +107,28 @@ CLAIM = Claim(
             "nothing.",
             below(0.5),
             "of uniform's regret",
-            comparisons=len(LEARNERS) * len(OBJECTIVES),
+            comparisons=len(LEARNERS) * len(OBJECTIVES) * len(POOLS),
         ),
         "rounds": Question(
             "In rounds of decoding the same guarantee holds: MAT lacks no more than (k + 1) sqrt(ln N / (2T)) tokens "
             "to the best fixed drafter's, within a query and over a stream.",
             below(1.0),
             "of that many tokens",
-            comparisons=len(LEARNERS) * len(PROTOCOLS),
+            comparisons=len(LEARNERS) * len(PROTOCOLS) * len(POOLS),
         ),
         "order": Question(
             "Small token-game regret means few rounds: in at least three of four pairs of learners the one with the "
             "smaller regret has the fewer rounds.",
             above(0.75),
             "of the pairs",
-            comparisons=len(PROTOCOLS) * len(OBJECTIVES),
+            comparisons=len(PROTOCOLS) * len(OBJECTIVES) * len(POOLS),
         ),
         "acceptance": Question(
             "What wins by acceptance wins in rounds: the best drafter and each learner by acceptance loss commit no "
             "fewer tokens a round than by length loss, give or take 0.05.",
             above(-0.05),
             "tokens per round",
-            comparisons=1 + len(LEARNERS),
+            comparisons=(1 + len(LEARNERS)) * len(POOLS),
         ),
     },
 )
@@ -143,20 +152,12 @@ def _settings(
     trace: str, streams: int, tokens: int, replicates: int, rounds: int, seeds: int, long: int, coins: tuple[int, int]
 ) -> list[Setting]:
     found: list[Setting] = []
-    for objective in OBJECTIVES:
+    for pool, objective in itertools.product(POOLS, OBJECTIVES):
+        base = {"trace": trace, "pool": pool, "k": 5, "objective": objective}
         found += [
-            {
-                "kind": "stream",
-                "trace": trace,
-                "k": 5,
-                "objective": objective,
-                "learner": name,
-                "tokens": tokens,
-                "streams": streams,
-            }
-            for name in POLICIES
+            {"kind": "stream", **base, "learner": name, "tokens": tokens, "streams": streams} for name in POLICIES
         ]
-        found.append({"kind": "decode", "trace": trace, "k": 5, "objective": objective, "replicates": replicates})
+        found.append({"kind": "decode", **base, "replicates": replicates})
     found += [{"kind": "world", "world": name, "drafters": n, "rounds": rounds, "seeds": seeds} for name, n in WORLDS]
     found += [
         {"kind": "long", "world": world, "drafters": 16, "rounds": long, "seeds": seeds, "learner": name}
@@ -174,6 +175,11 @@ QUICK = _settings("t10", 3, 20_000, 2, 2000, 3, 20_000, (200, 150))
 def unit(rounds: float | NDArray[np.int64], drafters: int) -> Matrix:
     """Return sqrt(T ln N / 2), by which regrets are measured."""
     return np.sqrt(np.asarray(rounds) * math.log(drafters) / 2)
+
+
+@functools.lru_cache(maxsize=2)
+def _narrowed(trace: hl.Trace, pool: str) -> hl.Trace:
+    return trace if pool == "all" else trace.among(members(trace, pool))
 
 
 # ------------------------------------------------------------------ streams
@@ -218,7 +224,7 @@ def _stream(losses: Matrix, begin: NDArray[np.int64], order: NDArray[np.int64], 
 
 
 def _run_stream(setting: Setting, seed: int) -> Arrays:
-    trace, tokens = trace_of(setting), setting["tokens"]
+    trace, tokens = _narrowed(trace_of(setting), setting["pool"]), setting["tokens"]
     losses, begin = _losses(trace, setting["k"], setting["objective"])
     orders = _orders(trace, np.diff(begin), tokens, setting["streams"], seed)
     games = [hl.play(_stream(losses, begin, order, tokens), setting["learner"], seed=seed) for order in orders]
@@ -229,6 +235,7 @@ def _run_stream(setting: Setting, seed: int) -> Arrays:
         "regret": np.array([game.regret_at for game in games]),
         "bound": np.array([_bound(setting["learner"], facts) for facts in known]),
         "drafters": np.array(n),
+        "best": np.array([trace.drafters[int(game.drafter_losses.argmin())] for game in games]),
     }
 
 
@@ -249,7 +256,7 @@ def _by_sequence(run: hl.Replay, order: NDArray[np.int64]) -> Matrix:
 
 
 def _run_decode(setting: Setting, seed: int) -> Arrays:
-    trace, k, objective = trace_of(setting), setting["k"], setting["objective"]
+    trace, k, objective = _narrowed(trace_of(setting), setting["pool"]), setting["k"], setting["objective"]
     losses, begin = _losses(trace, k, objective)
     rng = np.random.default_rng([seed, 2])
     orders = [rng.permutation(trace.sequences) for _ in range(setting["replicates"])]
@@ -276,6 +283,7 @@ def _run_decode(setting: Setting, seed: int) -> Arrays:
         "fixed_rounds": hl.oracles.expected_fixed_rounds(trace, k=k).rounds,
         "tokens": np.diff(trace.offsets),
         "plays": np.diff(begin),
+        "names": np.array(trace.drafters),
         **labels(trace),
     }
 
@@ -334,7 +342,10 @@ _RUNS = {
 
 
 def run(setting: Setting, seed: int) -> Arrays:
-    """Return what a setting gives, by its kind; the module's docstring says what the kinds are."""
+    """Return what a setting gives, by its kind; the module's docstring says what the kinds are. Nothing where the
+    trace has none of the pool."""
+    if "pool" in setting and not has_pool(trace_of(setting), setting["pool"]):
+        return {}
     return _RUNS[setting["kind"]](setting, seed)
 
 
@@ -358,13 +369,22 @@ def _rates(result: Result, comparisons: int) -> Interval:
 
 def _name(setting: Setting) -> str:
     if setting["kind"] == "stream":
-        return f"stream, {setting['objective']}"
+        return f"stream, {setting['objective']}, {setting['pool']}"
     return f"{setting['world']}, N = {setting['drafters']}"
+
+
+def pools(results: Results) -> list[str]:
+    """Return the pools that the trace has, all drafters first."""
+    return [pool for pool in POOLS if any(result.arrays for result in results.where(kind="decode", pool=pool))]
 
 
 def regrets(results: Results, **setting: str) -> Mapping[str, Result]:
     """Return {policy: result} of streams or long worlds with these settings."""
     return {result.setting["learner"]: result for result in results.where(**setting)}
+
+
+def _streams(results: Results) -> list[Result]:
+    return [result for result in results.where(kind="stream") if result.arrays]
 
 
 def spread(result: Result) -> list[Interval]:
@@ -379,7 +399,7 @@ def _bounded(results: Results) -> dict[str, Interval]:
     for result in results.where(kind="world"):
         ratio = (result.arrays["regret"] / result.arrays["bound"]).max(axis=(1, 2))
         shares |= {f"{name}: {_name(result.setting)}": value for name, value in zip(LEARNERS, ratio, strict=True)}
-    for result in [*results.where(kind="stream"), *results.where(kind="long")]:
+    for result in [*_streams(results), *results.where(kind="long")]:
         name, long = result.setting["learner"], ", long" if result.setting["kind"] == "long" else ""
         if name in LEARNERS:
             ratio = result.arrays["regret"][:, -1] / result.arrays["bound"]
@@ -388,7 +408,7 @@ def _bounded(results: Results) -> dict[str, Interval]:
 
 
 class Decoded:
-    """One objective's decoding, with what its bootstrap draws give. S sequences, B draws."""
+    """One pool's and objective's decoding, with what its bootstrap draws give. S sequences, B draws."""
 
     def __init__(self, result: Result) -> None:
         arrays = result.arrays
@@ -396,6 +416,7 @@ class Decoded:
         self.rounds, self.own_loss = arrays["rounds"], arrays["own_loss"]  # (protocols, policies, S)
         self.drafter_loss, self.fixed = arrays["drafter_loss"], arrays["fixed_rounds"]  # (S, N)
         self.tokens, self.plays = arrays["tokens"].astype(np.float64), arrays["plays"].astype(np.float64)
+        self.names = arrays["names"].tolist()
         self.counts = draws(arrays)  # (B, S)
 
     def draws(self, of: Matrix) -> Matrix:
@@ -426,6 +447,14 @@ class Decoded:
             rounds = self.draws(self.fixed).min(axis=1, keepdims=True)
         return self.draws(self.tokens[:, None]) / rounds
 
+    def best(self) -> str:
+        """Return who decodes all texts in the fewest rounds alone, and in how many resamples too, in words."""
+        rounds = self.draws(self.fixed)
+        winner = rounds.argmin(axis=1)
+        again = (winner[1:] == winner[0]).mean()
+        mat = self.tokens.sum() / rounds[0, winner[0]]
+        return f"{self.names[winner[0]]} of {len(self.names)} (MAT {mat:.2f}; the best in {again:.0%} of resamples)"
+
     def tokens_promised(self, protocol: str) -> float:
         """Return (k + 1) sqrt(ln N / (2T)): in tokens, T plays of the mean query or of all."""
         plays = self.plays.mean() if protocol == "query" else self.plays.sum()
@@ -436,9 +465,9 @@ class Decoded:
         return self.best_mat(protocol) / self.mat(protocol) - 1
 
 
-def decoded(results: Results, objective: str) -> Decoded:
-    """Return the decoding with losses of an objective."""
-    return Decoded(results.one(kind="decode", objective=objective))
+def decoded(results: Results, objective: str, pool: str = POOLS[0]) -> Decoded:
+    """Return the decoding among a pool with losses of an objective."""
+    return Decoded(results.one(kind="decode", objective=objective, pool=pool))
 
 
 def interval(draws: Matrix, comparisons: int = 1) -> Interval:
@@ -448,23 +477,26 @@ def interval(draws: Matrix, comparisons: int = 1) -> Interval:
 
 def _query(results: Results, comparisons: int) -> dict[str, Interval]:
     cases: dict[str, Interval] = {}
-    for objective in OBJECTIVES:
-        data = decoded(results, objective)
+    for pool, objective in itertools.product(pools(results), OBJECTIVES):
+        data = decoded(results, objective, pool)
         regret = data.own_loss[0] - data.drafter_loss.min(axis=1)  # (policies, S)
         idle = regret[POLICIES.index("uniform")]
         cases |= {
-            f"{name}, {objective}": of_ratio(regret[i], idle, data.counts, comparisons)
+            f"{name}, {objective}, {pool}": of_ratio(regret[i], idle, data.counts, comparisons)
             for i, name in enumerate(LEARNERS)
         }
     return cases
 
 
 def _rounds(results: Results, comparisons: int) -> dict[str, Interval]:
-    data = decoded(results, "length")
     cases: dict[str, Interval] = {}
-    for protocol in PROTOCOLS:
-        lacking = (data.best_mat(protocol) - data.mat(protocol)) / data.tokens_promised(protocol)
-        cases |= {f"{name}, {protocol}": interval(lacking[:, i], comparisons) for i, name in enumerate(LEARNERS)}
+    for pool in pools(results):
+        data = decoded(results, "length", pool)
+        for protocol in PROTOCOLS:
+            lacking = (data.best_mat(protocol) - data.mat(protocol)) / data.tokens_promised(protocol)
+            cases |= {
+                f"{name}, {protocol}, {pool}": interval(lacking[:, i], comparisons) for i, name in enumerate(LEARNERS)
+            }
     return cases
 
 
@@ -473,28 +505,43 @@ def _order(results: Results, comparisons: int) -> dict[str, Interval]:
     count = len(LEARNERS) + 1
     first, second = np.triu_indices(count, 1)
     cases: dict[str, Interval] = {}
-    for objective in OBJECTIVES:
-        data = decoded(results, objective)
+    for pool, objective in itertools.product(pools(results), OBJECTIVES):
+        data = decoded(results, objective, pool)
         for protocol in PROTOCOLS:
             regret, mat = data.regret(protocol)[:, :count], data.mat(protocol)[:, :count]
             alike = np.sign(regret[:, first] - regret[:, second]) == np.sign(mat[:, second] - mat[:, first])
-            cases[f"{protocol}, {objective}"] = interval(alike.mean(axis=1), comparisons)
+            cases[f"{protocol}, {objective}, {pool}"] = interval(alike.mean(axis=1), comparisons)
     return cases
 
 
 def _acceptance(results: Results, comparisons: int) -> dict[str, Interval]:
-    by_length, by_acceptance = decoded(results, "length"), decoded(results, "acceptance")
-    mats = by_length.draws(by_length.tokens[:, None]) / by_length.draws(by_length.fixed)  # (1 + B, N)
-    winner = by_acceptance.draws(by_acceptance.drafter_loss).argmin(axis=1)
-    cases = {"best drafter": interval(mats[np.arange(len(mats)), winner] - mats.max(axis=1), comparisons)}
-    difference = by_acceptance.mat("query") - by_length.mat("query")
-    return cases | {name: interval(difference[:, i], comparisons) for i, name in enumerate(LEARNERS)}
+    cases: dict[str, Interval] = {}
+    for pool in pools(results):
+        by_length, by_acceptance = (decoded(results, objective, pool) for objective in OBJECTIVES)
+        mats = by_length.draws(by_length.tokens[:, None]) / by_length.draws(by_length.fixed)  # (1 + B, N)
+        winner = by_acceptance.draws(by_acceptance.drafter_loss).argmin(axis=1)
+        lost = mats[np.arange(len(mats)), winner] - mats.max(axis=1)
+        cases[f"best drafter, {pool}"] = interval(lost, comparisons)
+        difference = by_acceptance.mat("query") - by_length.mat("query")
+        cases |= {f"{name}, {pool}": interval(difference[:, i], comparisons) for i, name in enumerate(LEARNERS)}
+    return cases
+
+
+def _leaders(streams: list[Result]) -> str:
+    """Return who had the smallest loss in how many of the streams."""
+    found = {}
+    for game in streams:
+        names, times = np.unique(game.arrays["best"], return_counts=True)
+        order = np.argsort(-times, kind="stable")
+        words = ", ".join(f"{names[i]} {times[i]}" for i in order)
+        found[_name(game.setting)] = f"{_name(game.setting)}: {words} of {times.sum()}"
+    return "; ".join(found.values())
 
 
 def check(results: Results) -> dict[str, Answer]:
     """Return the answer to each question."""
     asked = {name: question.comparisons for name, question in CLAIM.questions.items()}
-    streams, coins = results.where(kind="stream"), results.one(kind="coins")
+    streams, coins = _streams(results), results.one(kind="coins")
     games = [*streams, *results.where(kind="long", world="greedy")]
     rates = {
         f"{game.setting['learner']}: {_name(game.setting)}": _rates(game, asked["rate"])
@@ -517,12 +564,15 @@ def check(results: Results) -> dict[str, Answer]:
         )
         for result in results.where(kind="world")
     }
+    best = "; ".join(f"{pool}: {decoded(results, 'length', pool).best()}" for pool in pools(results))
     flips = coins.arrays["regret"] / coins.arrays["exact"]
     return {
         "rate": Answer(
             rates,
             "no delay; defaults, nothing tuned; prompts repeat in a stream. Uniform: "
-            + ", ".join(f"{rate:.2f} on {name}" for name, rate in idle.items()),
+            + "; ".join(f"{rate:.2f} on {name}" for name, rate in idle.items())
+            + ". Streams in which a drafter is the best fixed one, by the stream's loss: "
+            + _leaders(streams),
         ),
         "small": Answer(final, "mean over streams of prompts drawn again and again, no delay"),
         "bounded": Answer(
@@ -538,8 +588,11 @@ def check(results: Results) -> dict[str, Answer]:
         "rounds": Answer(
             _rounds(results, asked["rounds"]),
             "length loss; query: to each query's own best drafter; stream: each prompt once, in random order, to the "
-            "best drafter over all; both drafters chosen in hindsight on the same texts",
+            "best drafter over all; both drafters chosen in hindsight on the same texts. The best over all: " + best,
         ),
         "order": Answer(_order(results, asked["order"]), "five learners and follow the leader, in the same runs"),
-        "acceptance": Answer(_acceptance(results, asked["acceptance"]), "learners started afresh for each query"),
+        "acceptance": Answer(
+            _acceptance(results, asked["acceptance"]),
+            "learners started afresh for each query. The drafter of the fewest rounds in each pool: " + best,
+        ),
     }
