@@ -125,6 +125,6 @@ def markdown(held: Mapping[str, Mapping[str, Any]]) -> str:
         effect = _effect(first)
         case = f", {first['case']}" if first["case"] else ""
         others = [question["verdict"] for key, question in questions.items() if key != claim.headline]
-        tally = ", ".join(f"{others.count(word)} {word}" for word in (HOLDS, FAILS, CANNOT_TELL) if word in others)
+        tally = ", ".join(f"{word} {others.count(word)}" for word in (HOLDS, FAILS, CANNOT_TELL) if word in others)
         lines.append(_row(claim.sentence, f"*{first['verdict']}*", shown(effect, first["unit"]) + case, tally))
     return "\n".join(lines) + "\n"
