@@ -48,6 +48,7 @@ __all__ = [
     "exactly",
     "findings",
     "inside",
+    "judged",
     "trace_of",
 ]
 
@@ -241,8 +242,11 @@ class Experiment(Protocol):
 
 def findings(name: str, experiment: Experiment | ModuleType, results: Results) -> list[Finding]:
     """Return a finding for each question of a claim, in their order. Raises ClaimError unless each has one answer."""
-    claim: Claim = experiment.CLAIM
-    answers = experiment.check(results)
+    return judged(name, experiment.CLAIM, experiment.check(results))
+
+
+def judged(name: str, claim: Claim, answers: Mapping[str, Answer]) -> list[Finding]:
+    """Return the findings that follow from a claim's answers, as `findings`."""
     if set(answers) != set(claim.questions):
         raise ClaimError(f"claim {name!r} asks {', '.join(claim.questions)} and answers {', '.join(answers)}")
     found = []

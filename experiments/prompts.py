@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import hedgelab as hl
 from experiments.claim import Arrays
-from hedgelab.regret import bootstrap_counts
+from experiments.intervals import Draws, resample
 
 __all__ = ["draws", "labels"]
 
@@ -26,7 +26,7 @@ def labels(trace: hl.Trace) -> dict[str, NDArray[np.int64]]:
     }
 
 
-def draws(arrays: Arrays | Mapping[str, Any], resamples: int = 2000) -> NDArray[np.float64]:
-    """Return how often each text is drawn (resamples, S), prompts with replacement within domains; `labels` in
-    arrays. The same for every claim on the same trace."""
-    return bootstrap_counts(arrays["prompt"], strata=arrays["home"], resamples=resamples)
+def draws(arrays: Arrays | Mapping[str, Any], resamples: int = 20_000) -> Draws:
+    """Return resamples of texts, prompts drawn within domains; `labels` in arrays. The same for every claim on the same
+    trace."""
+    return resample(arrays["prompt"], arrays["home"], resamples=resamples)
