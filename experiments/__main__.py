@@ -18,7 +18,7 @@ from rich.table import Table
 from experiments import claims, record
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, ClaimError, Finding
 from experiments.executors import EXECUTORS
-from experiments.runner import OUT, Plan, experiment, run_claims, verdicts
+from experiments.runner import OUT, Plan, alone, experiment, run_claims, verdicts
 from hedgelab.trace import TraceError
 
 app = typer.Typer(
@@ -59,13 +59,17 @@ def _chosen(given: list[str] | None) -> list[str]:
     return names
 
 
-def _plan(quick: bool, seed: int, traces: list[str] | None, out: Path) -> Plan:
+def _plan(names: list[str], quick: bool, seed: int, traces: list[str] | None, out: Path) -> Plan:
     own = {}
     for each in traces or ():
         name, equals, folder = each.partition("=")
         if not equals or not Path(folder).is_dir():
             raise ClaimError(f"--trace {each}: expected NAME=FOLDER, a bundled trace's name and the folder of another")
         own[name] = str(Path(folder).resolve())
+    named = {str(task[1]["trace"]) for chosen in names for task in Plan(quick).tasks(chosen) if "trace" in task[1]}
+    for name in own:
+        if name not in named:
+            raise ClaimError(f"--trace {name}: these claims use {', '.join(sorted(named)) or 'no trace'}")
     return Plan(quick, seed, own, out)
 
 
@@ -101,12 +105,13 @@ def run(
     with _errors():
         if executor not in EXECUTORS:
             raise ClaimError(f"--executor must be one of {', '.join(EXECUTORS)}, got {executor!r}")
-        chosen, plan = _chosen(names), _plan(quick, seed, trace, out)
+        chosen = _chosen(names)
+        plan = _plan(chosen, quick, seed, trace, out)
         if save and (plan.traces or plan.seed):
             raise ClaimError("--record is for the bundled traces and seed 0")
         begin = time.perf_counter()
         try:
-            with _progress() as advance:
+            with _progress() as advance, alone(plan.out):
                 if plan.missing(chosen):
                     with EXECUTORS[executor](workers, address) as engine:
                         run_claims(chosen, plan, engine, advance)
@@ -127,7 +132,7 @@ def check(names: ClaimNames = None, quick: Quick = False, out: Out = OUT) -> Non
     with _errors():
         plan = Plan(quick, out=out)
         found = [finding for name in _chosen(names) for finding in verdicts(name, plan)]
-    lines = record.changes(found, quick)
+        lines = record.changes(found, quick)
     for line in lines:
         typer.echo(line)
     if lines:
@@ -141,7 +146,8 @@ def table(
 ) -> None:
     """Print the verdicts on record as Markdown: the README's table, or what VERDICTS.md holds."""
     show = record.report if every else record.markdown
-    typer.echo(show(record.on_record()), nl=False)
+    with _errors():
+        typer.echo(show(record.on_record()), nl=False)
 
 
 @contextmanager

@@ -265,9 +265,9 @@ def judged(name: str, claim: Claim, answers: Mapping[str, Answer]) -> list[Findi
 
 @functools.cache
 def _opened(name: str) -> hl.Trace:
-    return hl.open_trace(name) if Path(name).is_dir() else hl.sample_trace(name)
+    return hl.open_trace(name) if Path(name).is_absolute() else hl.sample_trace(name)
 
 
 def trace_of(setting: Setting) -> hl.Trace:
-    """Return the trace that a setting names under "trace": a bundled one, or a folder."""
+    """Return the trace that a setting names under "trace": a bundled one, or a folder by its absolute path."""
     return _opened(str(setting["trace"]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import claims
-from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Finding
+from experiments.claim import CANNOT_TELL, FAILS, HOLDS, ClaimError, Finding
 from experiments.runner import experiment
 from hedgelab.regret import Interval
 from hedgelab.storage.shards import write_atomically
@@ -54,15 +54,23 @@ def _plain(value: float) -> float | None:
 
 def on_record(quick: bool = False) -> dict[str, dict[str, Any]]:
     """Return what is on record, {} where nothing is."""
+    found: dict[str, dict[str, Any]] = _read().get(QUICK if quick else FULL, {})
+    return found
+
+
+def _read() -> dict[str, Any]:
     if not RECORD.exists():
         return {}
-    found: dict[str, dict[str, Any]] = json.loads(RECORD.read_text()).get(QUICK if quick else FULL, {})
-    return found
+    try:
+        held: dict[str, Any] = json.loads(RECORD.read_text())
+    except ValueError as error:
+        raise ClaimError(f"{RECORD}: cannot be read: {error}") from error
+    return held
 
 
 def save(found: Sequence[Finding], quick: bool = False) -> None:
     """Put the findings of some claims on record, in the place of what was there of them."""
-    held = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    held = _read()
     part = QUICK if quick else FULL
     held[part] = {**held.get(part, {}), **document(found)}
     RECORD.parent.mkdir(exist_ok=True)
@@ -70,13 +78,21 @@ def save(found: Sequence[Finding], quick: bool = False) -> None:
 
 
 def changes(found: Sequence[Finding], quick: bool = False) -> list[str]:
-    """Return what differs from the record: a line for each verdict that does, or that is not on record."""
+    """Return what differs from the record: a line for each verdict or rule that does, or that only one of them has."""
     held = on_record(quick)
-    lines = []
+    there = {(each.claim, each.name) for each in found}
+    lines = [
+        f"{name}, {key}: is on record, and no question any more"
+        for name in dict.fromkeys(each.claim for each in found)
+        for key in held.get(name, {})
+        if (name, key) not in there
+    ]
     for each in found:
         old = held.get(each.claim, {}).get(each.name)
         if old is None:
             lines.append(f"{each.claim}, {each.name}: {each.verdict}, and nothing is on record")
+        elif old["rule"] != str(each.question.rule):
+            lines.append(f"{each.claim}, {each.name}: holds if {each.question.rule}, on record if {old['rule']}")
         elif old["verdict"] != each.verdict:
             effect = _effect(old)
             lines.append(

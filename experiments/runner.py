@@ -6,19 +6,21 @@ settings: full or quick, the seed, and traces of the user's in place of bundled 
 
 from __future__ import annotations
 
+import fcntl
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from experiments import claims, store
-from experiments.claim import Arrays, ClaimError, Experiment, Finding, Result, Results, Setting, findings
+from experiments.claim import Answer, Arrays, ClaimError, Experiment, Finding, Result, Results, Setting, judged
 from experiments.executors import Engine
 from hedgelab.processes import as_they_end
 
-__all__ = ["MissingError", "Plan", "execute", "experiment", "results_of", "run_claims", "verdicts"]
+__all__ = ["MissingError", "Plan", "alone", "execute", "experiment", "results_of", "run_claims", "verdicts"]
 
 OUT = Path("out/experiments")
 
@@ -72,9 +74,17 @@ class Plan:
         return " ".join(words + ([f"--out {self.out}"] if self.out != OUT else []))
 
 
-def execute(task: store.Task) -> Arrays:
-    """Return what a task gives; runs in a worker."""
+def execute(task: store.Task, code: str) -> Arrays:
+    """Return what a task gives; runs in a worker. Raises ClaimError where the worker has other code than was asked for.
+
+    A worker keeps the modules that it has imported: after an edit one that lives on would give the old code's results.
+    """
     name, setting, seed = task
+    if store.code(name) != code:
+        raise ClaimError(
+            f"claim {name}: its sources changed after this run or this worker began; start the workers anew, then the "
+            "same command goes on"
+        )
     return experiment(name).run(setting, seed)
 
 
@@ -104,7 +114,7 @@ def run_claims(
         advance(name, done[name], total[name])
     ended = as_they_end(
         missing,
-        lambda task: engine.submit(__name__, "execute", task),
+        lambda task: engine.submit(__name__, "execute", task, store.code(task[0])),
         at_once=engine.at_once,
         name=_said,
     )
@@ -131,5 +141,26 @@ def results_of(name: str, plan: Plan) -> Results:
 
 
 def verdicts(name: str, plan: Plan) -> list[Finding]:
-    """Return the findings of a claim from results that are there."""
-    return findings(name, experiment(name), results_of(name, plan))
+    """Return the findings of a claim from results that are there. Answers are kept beside the results."""
+    results, tasks, module = results_of(name, plan), plan.tasks(name), experiment(name)
+    answers: Mapping[str, Answer] | None = store.load_answers(plan.out, tasks)
+    if answers is None:
+        answers = module.check(results)
+        found = judged(name, module.CLAIM, answers)
+        store.save_answers(plan.out, tasks, answers)
+        return found
+    return judged(name, module.CLAIM, answers)
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Hold the folder of results for this run. Raises ClaimError while another run holds it."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ClaimError(
+                f"{out}: another run writes its results there; wait for it, or use another --out"
+            ) from None
+        yield

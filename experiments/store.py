@@ -11,9 +11,10 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,18 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from experiments.claim import Arrays, ClaimError, Setting, trace_of
+import hedgelab
+from experiments.claim import Answer, Arrays, ClaimError, Setting, trace_of
 from hedgelab._jit import source_hash
+from hedgelab.regret import Interval
 from hedgelab.storage.costs import BUNDLED
 from hedgelab.storage.shards import with_sorted_metadata, write_atomically
+from hedgelab.storage.typed_json import seal, unseal
 
-__all__ = ["Task", "identity", "load", "module_of", "save", "sources"]
+__all__ = ["Task", "code", "identity", "load", "load_answers", "module_of", "save", "save_answers", "sources"]
 
 Task = tuple[str, Setting, int]  # claim, setting, seed
+HEDGELAB = Path(hedgelab.__file__).parent
 TEXT = "|text"  # behind the name of an array that holds the letters of one of text
 
 
@@ -59,7 +64,9 @@ def _follow(module: str, found: dict[str, Path]) -> None:
         if isinstance(node, ast.Import):
             imported = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            imported = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            within = module.split(".")[: -node.level] if node.level else []
+            base = ".".join([*within, *([node.module] if node.module else [])])
+            imported = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         else:
             continue
         for name in imported:
@@ -75,30 +82,57 @@ def _is_module(name: str) -> bool:
 
 
 @functools.cache
-def _source(name: str) -> str:
-    digest = hashlib.sha256(source_hash().encode())
-    for path in (*sources(module_of(name)), BUNDLED):
+def code(name: str) -> str:
+    """Return a hash of the files that shape a claim's results: hedgelab, its costs, the claim and what it imports.
+
+    As they were when this was first asked for, which `execute` does before it imports the claim.
+    """
+    digest = hashlib.sha256()
+    for path in (*sorted(HEDGELAB.rglob("*.py")), *sources(module_of(name)), BUNDLED):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
+
+
+@functools.cache
+def _source(name: str) -> str:
+    digest = hashlib.sha256(f"{code(name)} {source_hash()}".encode())
+    for package in ("scikit-learn", "scipy"):  # of the router; the others are in hedgelab's hash
+        digest.update(f" {_version(package)}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
 
 
 def identity(task: Task) -> dict[str, Any]:
     """Return all that a result depends on, as values that JSON can hold."""
     name, setting, seed = task
     known: dict[str, Any] = {"claim": name, "seed": seed, "source": _source(name), "setting": dict(setting)}
-    if "trace" in setting:
-        trace = trace_of(setting)
-        known["trace"] = {"name": trace.manifest.name, "sha256": trace.sha256}
-        known["setting"]["trace"] = trace.manifest.name
+    for key in ("trace", "train"):  # what is played on, and what a router is trained on if that is another
+        if key in setting:
+            trace = trace_of({"trace": setting[key]})
+            known[key] = {"name": trace.manifest.name, "sha256": trace.sha256}
+            known["setting"][key] = trace.manifest.name
     return known
 
 
-def _digest(document: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+def _text_of(task: Task) -> str:
+    try:
+        return json.dumps(identity(task), sort_keys=True)
+    except TypeError as error:
+        raise ClaimError(f"claim {task[0]!r}: setting {dict(task[1])}: {error}; settings are plain values") from None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _file(folder: Path, task: Task) -> Path:
-    return folder / task[0] / f"{_digest(identity(task))[:20]}.safetensors"
+    return folder / task[0] / f"{_digest(_text_of(task))[:20]}.safetensors"
 
 
 def save(folder: Path, task: Task, arrays: Arrays) -> None:
@@ -111,10 +145,11 @@ def save(folder: Path, task: Task, arrays: Arrays) -> None:
         column = np.asarray(values)
         if column.dtype.kind == "U":
             key, column = key + TEXT, _codes(column)
-        if column.dtype.kind not in "fiub":
+        if column.dtype.kind not in "fiub" or column.dtype.itemsize > 8:
             raise ClaimError(f"claim {name!r}: {key!r} is {column.dtype}; results are arrays of numbers or text")
-        columns[key] = np.ascontiguousarray(column).reshape(column.shape)  # the first alone turns () into (1,)
-    known = {"identity": json.dumps(identity(task), sort_keys=True), "sha256": _content(columns)}
+        native = np.ascontiguousarray(column.astype(column.dtype.newbyteorder("=")))
+        columns[key] = native.reshape(column.shape)  # contiguous alone turns () into (1,)
+    known = {"identity": _text_of(task), "sha256": _content(columns)}
     file = _file(folder, task)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, with_sorted_metadata(safetensors.numpy.save(columns, metadata=known)))
@@ -138,7 +173,7 @@ def _content(columns: Mapping[str, np.ndarray]) -> str:
 
 
 def load(folder: Path, task: Task) -> Arrays | None:
-    """Return what a task gave, None where there is no such file or its bytes are not what was written."""
+    """Return what a task gave, None where there is no such file, or one that is not what was written for this task."""
     file = _file(folder, task)
     try:
         with safetensors.safe_open(file, framework="numpy") as opened:
@@ -146,6 +181,35 @@ def load(folder: Path, task: Task) -> Arrays | None:
             columns = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError):
         return None
-    if known.get("sha256") != _content(columns):
+    if known.get("sha256") != _content(columns) or known.get("identity") != _text_of(task):
         return None
     return {key.removesuffix(TEXT): _text(values) if key.endswith(TEXT) else values for key, values in columns.items()}
+
+
+def _answers_file(folder: Path, tasks: Sequence[Task]) -> Path:
+    everything = _digest(" ".join(_text_of(task) for task in tasks))
+    return folder / tasks[0][0] / f"answers-{everything[:20]}.json"
+
+
+def save_answers(folder: Path, tasks: Sequence[Task], answers: Mapping[str, Answer]) -> None:
+    """Keep what follows from the results of all of a claim's tasks."""
+    plain = {
+        key: {"note": answer.note, "cases": {case: list(effect) for case, effect in answer.cases().items()}}
+        for key, answer in answers.items()
+    }
+    sealed = seal({"answers": json.dumps(plain)})  # as text: a seal has no room for NaN
+    write_atomically(_answers_file(folder, tasks), sealed)
+
+
+def load_answers(folder: Path, tasks: Sequence[Task]) -> dict[str, Answer] | None:
+    """Return what `save_answers` kept, None where it kept nothing or the file was damaged."""
+    try:
+        found, problems = unseal(_answers_file(folder, tasks).read_bytes(), "answers")
+    except OSError:
+        return None
+    if problems or found is None:
+        return None
+    return {
+        key: Answer({case: Interval(*ends) for case, ends in each["cases"].items()}, each["note"])
+        for key, each in json.loads(found["answers"]).items()
+    }
