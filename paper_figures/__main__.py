@@ -48,10 +48,10 @@ def draw(
         except (ClaimError, TraceError, OSError) as error:
             typer.echo(f"Error: {error}", err=True)
             raise typer.Exit(2) from None
-        style.use()
-        figure = module.draw(found)
-        for suffix in SUFFIXES:
-            figure.savefig(out / f"{name}{suffix}", metadata=METADATA[suffix])
+        with style.used():
+            figure = module.draw(found)
+            for suffix in SUFFIXES:
+                figure.savefig(out / f"{name}{suffix}", metadata=METADATA[suffix])
         typer.echo(f"{out / name}.png, .pdf: {module.CAPTION}")
     if missing:
         raise typer.Exit(1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike
 from hedgelab.figure import CYCLE, LOOKS, STYLE
 from hedgelab.regret import Interval
 
-__all__ = ["WIDE", "band", "look", "points", "use"]
+__all__ = ["WIDE", "band", "look", "points", "used"]
 
 WIDE = 7.2  # inches: two columns of a page
 
@@ -34,11 +35,14 @@ _LOOKS: dict[str, tuple[str, str]] = LOOKS | {
 _MARKERS = "osD^v<>PXdh*"
 
 
-def use() -> None:
-    """Set matplotlib to the style of the figures, whatever it was set to before."""
-    mpl.use("agg")
-    mpl.rcdefaults()
-    mpl.rcParams.update(STYLE | {"figure.constrained_layout.use": True, "lines.markersize": 4, "lines.linewidth": 1.3})
+@contextmanager
+def used() -> Iterator[None]:
+    """Set matplotlib to the style of the figures in a block, whatever it was set to before."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE | {"figure.constrained_layout.use": True})
+        mpl.rcParams.update({"lines.markersize": 4, "lines.linewidth": 1.3})
+        yield
 
 
 def look(policy: str, index: int = 0) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 import hedgelab as hl
 from experiments.bench_decode import RESULTS, contenders, markdown
 from hedgelab.trace import open_trace
+from tests.sizes import thorough
 from tests.strategies_live import same_texts
 from traces.collect import jobs_of
 from traces.config import parse_config, read_yaml
@@ -51,7 +52,7 @@ def test_greedy_text_and_rounds(tmp_path):
     assert len({name for i in again.picks for name in [trace.drafters[i]]}) > 2
 
 
-@pytest.mark.parametrize("name", ["eagle-matched", "rest-all-3"])
+@pytest.mark.parametrize("name", thorough(["eagle-matched", "rest-all-3"], ["eagle-matched"]))
 def test_sampled_tokens_follow_the_target(name):
     """Chi-square of the second token of many texts of one prompt, given the first one, against the target's own law.
 

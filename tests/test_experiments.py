@@ -578,7 +578,7 @@ def test_an_interrupted_run_goes_on(checkout: Path, tmp_path: Path) -> None:
     assert len(list(marks.iterdir())) == 8 - kept  # what was kept is not computed again
 
 
-def _wait_until(ready: Any, process: subprocess.Popen[str] | None = None, seconds: float = 60) -> None:
+def _wait_until(ready: Any, process: subprocess.Popen[str] | None = None, seconds: float = 180) -> None:
     end = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < end

@@ -24,6 +24,7 @@ from tests.strategies_recording import (
     tiny_head,
     tiny_prompts,
 )
+from tests.sizes import thorough
 from tests.test_collect import config_of, rows_of, text_of
 from traces.checkpoints import read_card
 from traces.collect import collect
@@ -170,7 +171,9 @@ def test_a_wrong_length_is_found(home, tmp_path):
         assert_lengths_are_live(trace, target, {"deep": NaiveHead(home / "deep", target, "eagle", (0, 2, 3))})
 
 
-@pytest.mark.parametrize("folder", [None, *TRAINED], ids=lambda folder: folder.name if folder else "lookup")
+@pytest.mark.parametrize(
+    "folder", thorough([None, *TRAINED], [None, TRAINED[0]]), ids=lambda folder: folder.name if folder else "lookup"
+)
 def test_lengths_on_the_real_target(tmp_path, folder):
     """Prompt lookup, and the trained head of a folder, on two short texts."""
     assert_real_lengths_are_live(tmp_path, folder)

@@ -126,7 +126,7 @@ def test_a_recording_with_it_is_exact(tmp_path, target):
             card = read_card(folder_of[name])
             naive = naive_of(folder_of[name], target)
             known = naive.read(text)
-            for row in range(begin, end, 3):
+            for row in range(begin, end, 4):
                 first = len(prompt) + row - begin
                 depth = min(1 if card.kind == "truncated" else trace.k, end - row)
                 for d, values in enumerate(naive.draft(text, first, depth, *known)):
