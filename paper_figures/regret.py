@@ -8,7 +8,7 @@ import numpy as np
 
 import hedgelab as hl
 from experiments.claim import Results
-from experiments.claims.no_regret import POLICIES, POOLS, PROTOCOLS, decoded, interval, pools, regrets, spread, unit
+from experiments.claims.no_regret import POLICIES, POOLS, PROTOCOLS, decoded, pools, regrets, spread, unit
 from paper_figures import style
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _decoding(axes: Any, results: Results, pool: str) -> None:
     for protocol in PROTOCOLS:
         regret, excess = data.regret(protocol), 100 * data.excess_rounds(protocol)
         for i, name in enumerate(POLICIES):
-            x, y = interval(regret[:, i]), interval(excess[:, i])
+            x, y = data.interval(regret[:, i]), data.interval(excess[:, i])
             looks = style.look(name)
             for panel in (axes, zoom) if protocol == "stream" and name != "uniform" else (axes,):
                 panel.errorbar(

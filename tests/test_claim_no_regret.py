@@ -9,6 +9,8 @@ import pytest
 import hedgelab as hl
 from experiments.claim import FAILS, HOLDS, Result, Results, findings
 from experiments.claims import no_regret
+from experiments.intervals import resample
+from experiments.store import load, save
 from paper_figures import regret
 from tests.sizes import needs_jit
 
@@ -109,7 +111,7 @@ def test_streams_resample_prompts_within_domains(tiny):
     lengths = np.array([6, 4, 7, 2])
     for order, drawn in zip(
         no_regret._orders(tiny, lengths, 3000, 4, 0),
-        hl.regret.bootstrap_counts(["p", "q", "r", "s"], strata=["a", "a", "b", "b"], resamples=4, seed=0),
+        resample(["p", "q", "r", "s"], ["a", "a", "b", "b"], resamples=4, seed=0).weights,
         strict=True,
     ):
         assert lengths[order].sum() >= 3000
@@ -180,10 +182,15 @@ def test_both_pools_stream_the_same_prompts(quick):
             assert arrays["regret"][s, -1] == pytest.approx(total.mean() - total.min(), rel=1e-6)
 
 
-def test_a_trace_without_specialists_is_judged_by_all_its_drafters(tiny, quick):
-    setting = {"kind": "decode", "trace": "", "pool": no_regret.POOLS[1], "k": K, "objective": "length"}
-    assert no_regret.run(setting | {"replicates": 1}, 0) == {}
-    without = [Result(each.setting, {}) if each.setting.get("pool") == no_regret.POOLS[1] else each for each in quick]
+def test_a_trace_without_specialists_is_judged_by_all_its_drafters(tiny, quick, tmp_path):
+    setting = {"kind": "decode", "trace": "t10", "pool": no_regret.POOLS[1], "k": K, "objective": "length"}
+    task = ("no_regret", setting | {"replicates": 1}, 0)
+    save(tmp_path, task, no_regret.run(task[1], 0))
+    marked = load(tmp_path, task)
+    assert list(marked) == ["absent"]
+    without = [
+        Result(each.setting, marked) if each.setting.get("pool") == no_regret.POOLS[1] else each for each in quick
+    ]
     found = verdicts(Results(without))
     both = verdicts(quick)
     for name in ("small", "query", "rounds", "order", "acceptance"):

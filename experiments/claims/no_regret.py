@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 import hedgelab as hl
 from experiments.claim import Answer, Arrays, Claim, Question, Result, Results, Setting, above, below, exactly, trace_of
-from experiments.intervals import exact, exponent, jackknife, of_mean, of_ratio, of_resamples, percentile
+from experiments.intervals import exact, exponent, jackknife, of_mean, of_ratio, of_resamples, percentile, resample
 from experiments.prompts import draws, labels
 from experiments.rounds import has_pool, members
 from hedgelab.contest import world_of
-from hedgelab.regret import Interval, bootstrap_counts
+from hedgelab.regret import Interval
 from hedgelab.worlds import World
 
 __all__ = [
@@ -46,7 +46,6 @@ __all__ = [
     "Decoded",
     "check",
     "decoded",
-    "interval",
     "pools",
     "regrets",
     "run",
@@ -199,10 +198,10 @@ def _orders(trace: hl.Trace, lengths: NDArray[np.int64], tokens: int, streams: i
     A stream draws from its own bootstrap resample of the prompts, within domains: so the spread over streams is that
     over prompts, although prompts come again and again.
     """
-    counts = bootstrap_counts(trace.conversations, strata=trace.home_domains, resamples=streams, seed=seed)
+    weights = resample(trace.conversations, trace.home_domains, resamples=streams, seed=seed).weights
     rng = np.random.default_rng([seed, 1])
     orders = []
-    for drawn in counts:
+    for drawn in weights:
         mean = float(drawn @ lengths) / drawn.sum()
         order = np.empty(0, np.int64)
         while lengths[order].sum() < tokens:
@@ -342,10 +341,10 @@ _RUNS = {
 
 
 def run(setting: Setting, seed: int) -> Arrays:
-    """Return what a setting gives, by its kind; the module's docstring says what the kinds are. Nothing where the
-    trace has none of the pool."""
+    """Return what a setting gives, by its kind; the module's docstring says what the kinds are. Only the
+    mark `absent` where the trace has none of the pool."""
     if "pool" in setting and not has_pool(trace_of(setting), setting["pool"]):
-        return {}
+        return {"absent": np.array(1)}
     return _RUNS[setting["kind"]](setting, seed)
 
 
@@ -373,9 +372,13 @@ def _name(setting: Setting) -> str:
     return f"{setting['world']}, N = {setting['drafters']}"
 
 
+def _there(result: Result) -> bool:
+    return "absent" not in result.arrays
+
+
 def pools(results: Results) -> list[str]:
     """Return the pools that the trace has, all drafters first."""
-    return [pool for pool in POOLS if any(result.arrays for result in results.where(kind="decode", pool=pool))]
+    return [pool for pool in POOLS if any(map(_there, results.where(kind="decode", pool=pool)))]
 
 
 def regrets(results: Results, **setting: str) -> Mapping[str, Result]:
@@ -384,7 +387,7 @@ def regrets(results: Results, **setting: str) -> Mapping[str, Result]:
 
 
 def _streams(results: Results) -> list[Result]:
-    return [result for result in results.where(kind="stream") if result.arrays]
+    return [result for result in results.where(kind="stream") if _there(result)]
 
 
 def spread(result: Result) -> list[Interval]:
@@ -417,11 +420,15 @@ class Decoded:
         self.drafter_loss, self.fixed = arrays["drafter_loss"], arrays["fixed_rounds"]  # (S, N)
         self.tokens, self.plays = arrays["tokens"].astype(np.float64), arrays["plays"].astype(np.float64)
         self.names = arrays["names"].tolist()
-        self.counts = draws(arrays)  # (B, S)
+        self.resampled = draws(arrays)
 
     def draws(self, of: Matrix) -> Matrix:
         """Return sums over sequences of `of` (S, ...): the trace's own first, then the resamples', (1 + B, ...)."""
-        return np.concatenate([of.sum(axis=0, keepdims=True), np.tensordot(self.counts, of, axes=(1, 0))])
+        return np.concatenate([of.sum(axis=0, keepdims=True), self.resampled @ of])
+
+    def interval(self, drawn: Matrix, comparisons: int = 1) -> Interval:
+        """Return the interval of a statistic from its draws (1 + B,), the trace's own first."""
+        return percentile(float(drawn[0]), drawn[1:], comparisons, degrees=self.resampled.degrees)
 
     def regret(self, protocol: str) -> Matrix:
         """Return token-game regret per play of each policy, (1 + B, policies).
@@ -470,11 +477,6 @@ def decoded(results: Results, objective: str, pool: str = POOLS[0]) -> Decoded:
     return Decoded(results.one(kind="decode", objective=objective, pool=pool))
 
 
-def interval(draws: Matrix, comparisons: int = 1) -> Interval:
-    """Return the interval of a statistic from its draws (1 + B,), the trace's own first."""
-    return percentile(float(draws[0]), draws[1:], comparisons)
-
-
 def _query(results: Results, comparisons: int) -> dict[str, Interval]:
     cases: dict[str, Interval] = {}
     for pool, objective in itertools.product(pools(results), OBJECTIVES):
@@ -482,7 +484,7 @@ def _query(results: Results, comparisons: int) -> dict[str, Interval]:
         regret = data.own_loss[0] - data.drafter_loss.min(axis=1)  # (policies, S)
         idle = regret[POLICIES.index("uniform")]
         cases |= {
-            f"{name}, {objective}, {pool}": of_ratio(regret[i], idle, data.counts, comparisons)
+            f"{name}, {objective}, {pool}": of_ratio(regret[i], idle, data.resampled, comparisons)
             for i, name in enumerate(LEARNERS)
         }
     return cases
@@ -495,7 +497,8 @@ def _rounds(results: Results, comparisons: int) -> dict[str, Interval]:
         for protocol in PROTOCOLS:
             lacking = (data.best_mat(protocol) - data.mat(protocol)) / data.tokens_promised(protocol)
             cases |= {
-                f"{name}, {protocol}, {pool}": interval(lacking[:, i], comparisons) for i, name in enumerate(LEARNERS)
+                f"{name}, {protocol}, {pool}": data.interval(lacking[:, i], comparisons)
+                for i, name in enumerate(LEARNERS)
             }
     return cases
 
@@ -510,7 +513,7 @@ def _order(results: Results, comparisons: int) -> dict[str, Interval]:
         for protocol in PROTOCOLS:
             regret, mat = data.regret(protocol)[:, :count], data.mat(protocol)[:, :count]
             alike = np.sign(regret[:, first] - regret[:, second]) == np.sign(mat[:, second] - mat[:, first])
-            cases[f"{protocol}, {objective}, {pool}"] = interval(alike.mean(axis=1), comparisons)
+            cases[f"{protocol}, {objective}, {pool}"] = data.interval(alike.mean(axis=1), comparisons)
     return cases
 
 
@@ -521,9 +524,11 @@ def _acceptance(results: Results, comparisons: int) -> dict[str, Interval]:
         mats = by_length.draws(by_length.tokens[:, None]) / by_length.draws(by_length.fixed)  # (1 + B, N)
         winner = by_acceptance.draws(by_acceptance.drafter_loss).argmin(axis=1)
         lost = mats[np.arange(len(mats)), winner] - mats.max(axis=1)
-        cases[f"best drafter, {pool}"] = interval(lost, comparisons)
+        cases[f"best drafter, {pool}"] = by_length.interval(lost, comparisons)
         difference = by_acceptance.mat("query") - by_length.mat("query")
-        cases |= {f"{name}, {pool}": interval(difference[:, i], comparisons) for i, name in enumerate(LEARNERS)}
+        cases |= {
+            f"{name}, {pool}": by_length.interval(difference[:, i], comparisons) for i, name in enumerate(LEARNERS)
+        }
     return cases
 
 
