@@ -8,7 +8,7 @@ import numpy as np
 
 import hedgelab as hl
 from experiments.claim import Results
-from experiments.claims.no_regret import POLICIES, POOLS, PROTOCOLS, decoded, interval, pools, regrets, spread, unit
+from experiments.claims.no_regret import POLICIES, POOLS, PROTOCOLS, decoded, pools, regrets, spread, unit
 from paper_figures import style
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ CLAIM = "no_regret"
 CAPTION = (
     "Regret per token against the number of tokens T in the token game, and rounds of decoding beside it. (a, b) "
     "Streams of real prompts of mixed domains, length loss, no delay, among all drafters and among the specialists "
-    "alone, one of each domain; the prompts come again and again, and each of the 8 streams draws from its own "
+    "alone, one of each domain; the prompts come again and again, and each stream (8 in a, 24 in b) draws from its own "
     "bootstrap resample of them within domains: bands are 95% Student intervals over these resamples. (c) The greedy "
     "adversary and (d) fair coins, N = 16, 10 seeds, 95% Student intervals. Dashed: Hedge's anytime bound "
     "sqrt(ln N / T); dotted in (d): the expected regret of every algorithm. (e) The decode loop, length loss, k = 5, "
@@ -56,7 +56,7 @@ def _decoding(axes: Any, results: Results, pool: str) -> None:
     for protocol in PROTOCOLS:
         regret, excess = data.regret(protocol), 100 * data.excess_rounds(protocol)
         for i, name in enumerate(POLICIES):
-            x, y = interval(regret[:, i]), interval(excess[:, i])
+            x, y = data.interval(regret[:, i]), data.interval(excess[:, i])
             looks = style.look(name)
             for panel in (axes, zoom) if protocol == "stream" and name != "uniform" else (axes,):
                 panel.errorbar(
