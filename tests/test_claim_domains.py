@@ -167,11 +167,12 @@ def test_differences_are_those_of_a_naive_bootstrap() -> None:
     rng = np.random.default_rng(5)
     drawn = []
     for _ in range(4000):
-        pick = rng.integers(0, len(tokens), len(tokens))
+        pick = rng.integers(0, len(tokens), len(tokens) - 1)  # one draw fewer than prompts
         drawn.append(tokens[pick].sum() / new[pick].sum() - tokens[pick].sum() / old[pick].sum())
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    # ends of two bootstraps of 4000 and 10000: apart by a few hundredths of the width at most
-    assert abs(effect.low - low) + abs(effect.high - high) < 0.2 * (high - low)
+    student = {4: 3.182446}[len(tokens)] / 1.959964  # 0.975 quantile of 3 degrees of freedom, from a table
+    low, high = effect.estimate + student * (np.quantile(drawn, [0.025, 0.975]) - effect.estimate)
+    # ends of two bootstraps of 4000 and 20000: apart by a few hundredths of the width at most
+    assert abs(effect.low - low) + abs(effect.high - high) < 0.1 * (high - low)
 
 
 def test_constants_are_chosen_on_other_prompts() -> None:
@@ -191,7 +192,17 @@ def test_a_domain_of_one_prompt_has_no_interval() -> None:
     sample = Sample(["a", "b", "b"], ["x", "y", "z"], ["a", "b", "b"], np.array([2.0, 3.0, 4.0]))
     assert np.isnan(sample.mat(np.ones(3)).low)
     assert np.isnan(sample.mat(np.ones(3), "a").high)
-    assert sample.mat(np.ones(3), "b") == (3.5, 3.0, 4.0)
+    half = 0.5 * 12.706205 / 1.959964  # resamples of two texts are one of them; Student's tail of one degree of freedom
+    assert sample.mat(np.ones(3), "b") == pytest.approx((3.5, 3.5 - half, 3.5 + half), abs=1e-5)
+
+
+def test_domains_are_resampled_each_on_its_own() -> None:
+    sample = Sample(list("aaabbb"), list("uvwxyz"), list("aaabbb"), np.arange(1.0, 7.0))
+    (_, first, _), (_, second, _), (_, pooled, _) = (sample.draws(group) for group in sample.groups)
+    assert (first.degrees, second.degrees, pooled.degrees) == (2, 2, 4)
+    assert not np.array_equal(first.weights, second.weights)  # alike they would move a largest over domains together
+    assert np.allclose(pooled.weights[:, :3].sum(axis=1), 3)
+    assert sample.among(sample.domains == "b", 300).draws("b")[1].weights.shape == (300, 3)
 
 
 def test_the_grids_hold_each_learners_default_or_surround_it() -> None:

@@ -49,6 +49,7 @@ LEARNERS = (NEW, "hedge", SHARE, "ftl")
 SWITCHES = 4  # tracking regret is measured to the best sequences of 0 to so many switches
 BEFORE, AFTER = 60, 90  # rows about a seam that the profile holds
 CLOSE = 0.05  # tokens a round that make no difference
+BANDS = 4000  # resamples of each point of the profile
 
 CLAIM = Claim(
     sentence="Out of distribution a router misroutes and the online learner wins: 98% and 90% of prompts misrouted, "
@@ -398,25 +399,29 @@ class Table:
         """
         values = np.asarray(self.arrays["profile"][self.about["lines"].index(name)], np.float64)
         bins = np.arange(-(BEFORE // width) * width, AFTER - width + 1, width)
-        _, counts, _ = self.sample.draws(POOLED)
-        found = []
+        places, found = [], []
         for start in bins.tolist():
             part = values[:, BEFORE + start : BEFORE + start + width]
-            total, known = np.nansum(part, axis=1), np.isfinite(part).sum(axis=1).astype(np.float64)
-            drawn = (counts @ total) / np.maximum(counts @ known, 1)
-            found.append(percentile(total.sum() / known.sum(), drawn) if known.sum() else UNKNOWN)
-        there = [i for i, each in enumerate(found) if np.isfinite(each.estimate)]
-        return (bins[there] + (width - 1) / 2).astype(np.float64), [found[i] for i in there]
+            known = np.isfinite(part).sum(axis=1).astype(np.float64)
+            if (reached := known > 0).any():
+                sample = self.sample.among(reached, BANDS)
+                places.append(start + (width - 1) / 2)
+                found.append(sample.ratio(np.nansum(part, axis=1)[reached], known[reached]))
+        return np.array(places, np.float64), found
 
     def largest_ratio(self, comparisons: int = 1) -> Interval:
-        """Largest over domains of NormalHedge's MAT over the router's; each resample takes its own largest."""
-        estimates, drawn = [], []
+        """Largest over domains of NormalHedge's MAT over the router's; each resample takes its own largest.
+
+        Its tails are Student's with the degrees of freedom of the domain that has the fewest.
+        """
+        estimates, largest, degrees = [], [], []
         for group in self.sample.groups[:-1]:
-            here, counts, single = self.sample.draws(group)
+            here, drawn, single = self.sample.draws(group)
             top, bottom = self.rounds(ROUTER)[here], self.rounds(NEW)[here]
             estimates.append(top.sum() / bottom.sum())
-            drawn.append(np.full(len(counts), np.nan) if single else (counts @ top) / (counts @ bottom))
-        return percentile(max(estimates), np.max(drawn, axis=0), comparisons)
+            largest.append((drawn @ top) / (drawn @ bottom))
+            degrees.append(0 if single else drawn.degrees)
+        return percentile(max(estimates), np.max(largest, axis=0), comparisons, degrees=min(degrees))
 
 
 def of_kind(results: Results, what: str) -> list[Table]:
