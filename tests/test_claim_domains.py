@@ -11,7 +11,7 @@ import pytest
 import hedgelab as hl
 from experiments.claim import FAILS, HOLDS, Result, Results, findings
 from experiments.claims import domains
-from experiments.claims.domains import GRIDS, HOME, NEW, SINGLE, SPECIALISTS
+from experiments.claims.domains import CHOSEN, GRIDS, HOME, NEW, SINGLE, SPECIALISTS
 from experiments.rounds import Sample, tuned, unpacked
 from hedgelab.routing import folds_of
 from paper_figures import domains as figure
@@ -104,7 +104,7 @@ def one_drafter(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     monkeypatch.setattr(domains, "cut_of", lambda setting: trace)
     monkeypatch.setattr(domains, "members", lambda *_: list(trace.drafters))
     found = domains.run(TINY, 0)
-    exact = (SINGLE, HOME, domains.ROUTER, domains.FASTEST, "best fixed per prompt", "informed switching")
+    exact = (SINGLE, CHOSEN, HOME, domains.ROUTER, domains.FASTEST, "best fixed per prompt", "informed switching")
     fixed = {f"rounds.{name}" for name in exact}
     rounds = {key: value for key, value in found.items() if key.startswith("rounds.") and key not in fixed}
     rounds["naive"] = naive_rounds(trace, 3, 2, "truncated-sql")
@@ -148,6 +148,33 @@ def test_a_bandit_as_good_as_normalhedge_is_found_so() -> None:
 
     assert verdict(known(), "tuned_bandits") == FAILS
     assert verdict(changed(same), "tuned_bandits") == HOLDS
+
+
+def test_thompson_as_good_as_normalhedge_is_no_matter_of_tuning() -> None:
+    def same(arrays: dict[str, Any]) -> None:
+        arrays[f"rounds.{domains.THOMPSON}"] = arrays[f"rounds.{NEW}"] * 0.9
+
+    assert verdict(changed(same), "bandits_elsewhere") == FAILS
+    assert verdict(changed(same), "tuned_bandits") == verdict(known(), "tuned_bandits")
+
+
+def test_the_single_specialist_is_the_best_of_other_prompts() -> None:
+    arrays = domains.run(TINY, 0)
+    trace = hl.sample_trace("t06").few_prompts(2)
+    names, alone = unpacked(arrays["about"])["drafters"], arrays["alone"]
+    for training, test in folds_of(trace, "prompt", 2, 0):
+        best = alone[training].sum(axis=0).argmin()
+        assert arrays[f"rounds.{CHOSEN}"][test].tolist() == alone[test, best].tolist()
+        assert names[best] in unpacked(arrays["about"])["chosen"]
+    assert arrays[f"rounds.{CHOSEN}"].sum() >= arrays[f"rounds.{SINGLE}"].sum() * (1 - 1e-12)
+
+
+def test_an_end_of_a_grid_is_named() -> None:
+    assert [domains._place(each, (0.1, 0.2, 3)) for each in (0.1, 0.2, 3)] == [
+        "0.1 (least tried)",
+        "0.2",
+        "3 (most tried)",
+    ]
 
 
 def test_free_drafters_make_seconds_hold() -> None:
