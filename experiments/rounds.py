@@ -187,7 +187,8 @@ class Sample:
 
     def among(self, texts: NDArray[np.bool_], resamples: int = RESAMPLES) -> Sample:
         """Return the sample of some of the texts."""
-        return Sample(*(part[texts] for part in (self.domains, self.clusters, self.strata, self.tokens)), resamples)
+        domains, clusters, strata = (part[texts].tolist() for part in (self.domains, self.clusters, self.strata))
+        return Sample(domains, clusters, strata, self.tokens[texts], resamples)
 
     def draws(self, group: str) -> tuple[NDArray[np.bool_], Draws, bool]:
         """Return (S,) whether a text is of a group, resamples of these, each domain's its own, and whether some stratum
