@@ -7,6 +7,7 @@ in it and the replicate alone.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 
 import hedgelab as hl
 from experiments.claim import ClaimError, Setting, trace_of
-from experiments.intervals import of_difference_of_ratios, of_ratio
+from experiments.intervals import Draws, of_difference_of_ratios, of_ratio, resample
 from hedgelab.contract import Learner
 from hedgelab.matrix import roles_of
-from hedgelab.regret import Interval, bootstrap_counts
+from hedgelab.regret import Interval
 from hedgelab.routing import folds_of
 
 __all__ = [
@@ -41,7 +42,7 @@ __all__ = [
 
 POOLED = "pooled"
 UNKNOWN = Interval(math.nan, math.nan, math.nan)
-RESAMPLES = 10_000  # of the bootstrap: at least 40 for each of the comparisons looked at together
+RESAMPLES = 20_000  # at least 200 for each of the comparisons looked at together
 
 Seconds = Mapping[str, NDArray[np.float64]]
 
@@ -152,6 +153,12 @@ def tuned(trace: hl.Trace, grid: Sequence[float], rounds: NDArray[np.float64], s
     return Tuned((values[0], values[-1]), pick)
 
 
+@functools.lru_cache(maxsize=32)
+def _draws(clusters: tuple[str, ...], strata: tuple[str, ...], resamples: int, seed: int) -> Draws:
+    """Return resamples, the same for all policies and for all settings of the same texts."""
+    return resample(clusters, strata, resamples=resamples, seed=seed)
+
+
 class Sample:
     """Texts with their domains and what is drawn in the bootstrap: conversations, within the domain they began in.
 
@@ -160,30 +167,38 @@ class Sample:
     """
 
     def __init__(
-        self, domains: Sequence[str], clusters: Sequence[str], strata: Sequence[str], tokens: NDArray[Any]
+        self,
+        domains: Sequence[str],
+        clusters: Sequence[str],
+        strata: Sequence[str],
+        tokens: NDArray[Any],
+        resamples: int = RESAMPLES,
     ) -> None:
         self.domains = np.array(domains, str)
         self.clusters = np.array(clusters, str)
         self.strata = np.array(strata, str)
         self.tokens = np.asarray(tokens, np.float64)
-        self._draws: dict[str, tuple[NDArray[np.bool_], NDArray[np.float64], bool]] = {}
+        self.resamples = resamples
 
     @property
     def groups(self) -> tuple[str, ...]:
         """The domains in the order of the texts, and POOLED."""
         return (*dict.fromkeys(self.domains.tolist()), POOLED)
 
-    def draws(self, group: str) -> tuple[NDArray[np.bool_], NDArray[np.float64], bool]:
-        """Return (S,) whether a text is of a group, how often each of these is drawn (resamples, texts), and whether
-        some stratum has a single conversation."""
-        if group not in self._draws:
-            here = np.full(len(self.domains), True) if group == POOLED else self.domains == group
-            strata = self.strata[here] if group == POOLED else np.full(int(here.sum()), group)
-            clusters = self.clusters[here]
-            table = bootstrap_counts(clusters, strata=strata, resamples=RESAMPLES, seed=0)
-            single = min(len(set(clusters[strata == name])) for name in np.unique(strata)) < 2
-            self._draws[group] = here, table, single
-        return self._draws[group]
+    def among(self, texts: NDArray[np.bool_], resamples: int = RESAMPLES) -> Sample:
+        """Return the sample of some of the texts."""
+        domains, clusters, strata = (part[texts].tolist() for part in (self.domains, self.clusters, self.strata))
+        return Sample(domains, clusters, strata, self.tokens[texts], resamples)
+
+    def draws(self, group: str) -> tuple[NDArray[np.bool_], Draws, bool]:
+        """Return (S,) whether a text is of a group, resamples of these, each domain's its own, and whether some stratum
+        has a single conversation."""
+        here = np.full(len(self.domains), True) if group == POOLED else self.domains == group
+        strata = self.strata[here] if group == POOLED else np.full(int(here.sum()), group)
+        clusters = self.clusters[here]
+        place = (self.groups.index(group) + 1) % len(self.groups)
+        drawn = _draws(tuple(clusters.tolist()), tuple(strata.tolist()), self.resamples, place)
+        return here, drawn, min(len(set(clusters[strata == name])) for name in np.unique(strata)) < 2
 
     def mat(self, rounds: NDArray[np.float64], group: str = POOLED, comparisons: int = 1) -> Interval:
         """Return tokens / rounds of a policy over a group's texts."""
@@ -197,16 +212,16 @@ class Sample:
         comparisons: int = 1,
     ) -> Interval:
         """Return MAT of one policy minus that of another, paired: both on the same drawn prompts."""
-        here, counts, single = self.draws(group)
+        here, drawn, single = self.draws(group)
         tokens = self.tokens[here]
-        return _shown(of_difference_of_ratios(tokens, rounds[here], other[here], counts, comparisons), single)
+        return _shown(of_difference_of_ratios(tokens, rounds[here], other[here], drawn, comparisons), single)
 
     def ratio(
         self, above: NDArray[np.float64], below: NDArray[np.float64], group: str = POOLED, comparisons: int = 1
     ) -> Interval:
         """Return sum(above) / sum(below) over a group's texts."""
-        here, counts, single = self.draws(group)
-        return _shown(of_ratio(above[here], below[here], counts, comparisons), single)
+        here, drawn, single = self.draws(group)
+        return _shown(of_ratio(above[here], below[here], drawn, comparisons), single)
 
 
 def _shown(interval: Interval, single: bool) -> Interval:

@@ -11,7 +11,7 @@ import pytest
 import hedgelab as hl
 from experiments.claim import FAILS, HOLDS, Result, Results, findings
 from experiments.claims import domains
-from experiments.claims.domains import GRIDS, HOME, NEW, SINGLE, SPECIALISTS
+from experiments.claims.domains import CHOSEN, GRIDS, HOME, NEW, SINGLE, SPECIALISTS
 from experiments.rounds import Sample, tuned, unpacked
 from hedgelab.routing import folds_of
 from paper_figures import domains as figure
@@ -104,7 +104,7 @@ def one_drafter(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     monkeypatch.setattr(domains, "cut_of", lambda setting: trace)
     monkeypatch.setattr(domains, "members", lambda *_: list(trace.drafters))
     found = domains.run(TINY, 0)
-    exact = (SINGLE, HOME, domains.ROUTER, domains.FASTEST, "best fixed per prompt", "informed switching")
+    exact = (SINGLE, CHOSEN, HOME, domains.ROUTER, domains.FASTEST, "best fixed per prompt", "informed switching")
     fixed = {f"rounds.{name}" for name in exact}
     rounds = {key: value for key, value in found.items() if key.startswith("rounds.") and key not in fixed}
     rounds["naive"] = naive_rounds(trace, 3, 2, "truncated-sql")
@@ -150,6 +150,33 @@ def test_a_bandit_as_good_as_normalhedge_is_found_so() -> None:
     assert verdict(changed(same), "tuned_bandits") == HOLDS
 
 
+def test_thompson_as_good_as_normalhedge_is_no_matter_of_tuning() -> None:
+    def same(arrays: dict[str, Any]) -> None:
+        arrays[f"rounds.{domains.THOMPSON}"] = arrays[f"rounds.{NEW}"] * 0.9
+
+    assert verdict(changed(same), "bandits_elsewhere") == FAILS
+    assert verdict(changed(same), "tuned_bandits") == verdict(known(), "tuned_bandits")
+
+
+def test_the_single_specialist_is_the_best_of_other_prompts() -> None:
+    arrays = domains.run(TINY, 0)
+    trace = hl.sample_trace("t06").few_prompts(2)
+    names, alone = unpacked(arrays["about"])["drafters"], arrays["alone"]
+    for training, test in folds_of(trace, "prompt", 2, 0):
+        best = alone[training].sum(axis=0).argmin()
+        assert arrays[f"rounds.{CHOSEN}"][test].tolist() == alone[test, best].tolist()
+        assert names[best] in unpacked(arrays["about"])["chosen"]
+    assert arrays[f"rounds.{CHOSEN}"].sum() >= arrays[f"rounds.{SINGLE}"].sum() * (1 - 1e-12)
+
+
+def test_an_end_of_a_grid_is_named() -> None:
+    assert [domains._place(each, (0.1, 0.2, 3)) for each in (0.1, 0.2, 3)] == [
+        "0.1 (least tried)",
+        "0.2",
+        "3 (most tried)",
+    ]
+
+
 def test_free_drafters_make_seconds_hold() -> None:
     def free(arrays: dict[str, Any]) -> None:
         arrays[f"seconds.{NEW}"] = arrays[f"seconds.{domains.FASTEST}"] / 6
@@ -167,11 +194,12 @@ def test_differences_are_those_of_a_naive_bootstrap() -> None:
     rng = np.random.default_rng(5)
     drawn = []
     for _ in range(4000):
-        pick = rng.integers(0, len(tokens), len(tokens))
+        pick = rng.integers(0, len(tokens), len(tokens) - 1)  # one draw fewer than prompts
         drawn.append(tokens[pick].sum() / new[pick].sum() - tokens[pick].sum() / old[pick].sum())
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    # ends of two bootstraps of 4000 and 10000: apart by a few hundredths of the width at most
-    assert abs(effect.low - low) + abs(effect.high - high) < 0.2 * (high - low)
+    student = {4: 3.182446}[len(tokens)] / 1.959964  # 0.975 quantile of 3 degrees of freedom, from a table
+    low, high = effect.estimate + student * (np.quantile(drawn, [0.025, 0.975]) - effect.estimate)
+    # ends of two bootstraps of 4000 and 20000: apart by a few hundredths of the width at most
+    assert abs(effect.low - low) + abs(effect.high - high) < 0.1 * (high - low)
 
 
 def test_constants_are_chosen_on_other_prompts() -> None:
@@ -191,7 +219,17 @@ def test_a_domain_of_one_prompt_has_no_interval() -> None:
     sample = Sample(["a", "b", "b"], ["x", "y", "z"], ["a", "b", "b"], np.array([2.0, 3.0, 4.0]))
     assert np.isnan(sample.mat(np.ones(3)).low)
     assert np.isnan(sample.mat(np.ones(3), "a").high)
-    assert sample.mat(np.ones(3), "b") == (3.5, 3.0, 4.0)
+    half = 0.5 * 12.706205 / 1.959964  # resamples of two texts are one of them; Student's tail of one degree of freedom
+    assert sample.mat(np.ones(3), "b") == pytest.approx((3.5, 3.5 - half, 3.5 + half), abs=1e-5)
+
+
+def test_domains_are_resampled_each_on_its_own() -> None:
+    sample = Sample(list("aaabbb"), list("uvwxyz"), list("aaabbb"), np.arange(1.0, 7.0))
+    (_, first, _), (_, second, _), (_, pooled, _) = (sample.draws(group) for group in sample.groups)
+    assert (first.degrees, second.degrees, pooled.degrees) == (2, 2, 4)
+    assert not np.array_equal(first.weights, second.weights)  # alike they would move a largest over domains together
+    assert np.allclose(pooled.weights[:, :3].sum(axis=1), 3)
+    assert sample.among(sample.domains == "b", 300).draws("b")[1].weights.shape == (300, 3)
 
 
 def test_the_grids_hold_each_learners_default_or_surround_it() -> None:

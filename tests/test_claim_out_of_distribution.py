@@ -15,7 +15,7 @@ import hedgelab as hl
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Result, Results, findings
 from experiments.claims import out_of_distribution as claim
 from experiments.claims.out_of_distribution import LEARNERS, NEW, ROUTER, SPECIALISTS, Table, of_kind
-from experiments.rounds import members, unpacked
+from experiments.rounds import members, packed, unpacked
 from hedgelab import routing
 from paper_figures import router as figure
 
@@ -269,6 +269,30 @@ def test_shares_of_none_or_all_have_binomial_ends() -> None:
     every, none = table.share(np.full(28, True)), table.share(np.full(28, False))
     assert every == (1.0, pytest.approx(0.025 ** (1 / n)), 1.0)
     assert none == (0.0, 0.0, pytest.approx(1 - 0.025 ** (1 / n)))
+
+
+def test_texts_of_a_conversation_count_once() -> None:
+    def table(clusters: list[str]) -> Table:
+        about = packed({"domains": ["a"] * 6, "clusters": clusters, "strata": ["a"] * 6})
+        return Table(ROUTES, {"about": about, "tokens": np.ones(6)})
+
+    hits = np.array([True, False, True, True, False, False])
+    pairs = table(list("uuvvww")).share(hits)
+    # 1 and 1/2 of 3: P(X >= 1) = 1 - q^3 and P(X <= 2) = 1 - p^3, solved by hand for 0.025
+    assert pairs == (0.5, pytest.approx(1 - 0.975 ** (1 / 3)), pytest.approx(0.975 ** (1 / 3)))
+    single = table(list("abcdef")).share(hits)
+    assert single.estimate == 0.5
+    assert 0 < pairs.low < single.low < single.high < pairs.high < 1
+
+
+def test_133_of_140_do_not_show_nine_in_ten() -> None:
+    about = packed({"domains": ["a"] * 140, "clusters": list(map(str, range(140))), "strata": ["a"] * 140})
+    best = np.zeros(140, int)
+    rounds = {f"rounds.{NEW}": np.ones(140), f"rounds.{ROUTER}": np.full(140, 2.0)}
+    for wrong, word in ((133, CANNOT_TELL), (138, HOLDS), (100, FAILS)):
+        arrays = {"about": about, "tokens": np.ones(140), "best": best, "reachable": best, **rounds}
+        arrays["route"] = (np.arange(140) < wrong).astype(int)
+        assert verdict(Results([Result(ROUTES, arrays)]), "out_of_domain") == word
 
 
 def test_a_trace_without_specialists_leaves_the_questions_open(monkeypatch: pytest.MonkeyPatch) -> None:
