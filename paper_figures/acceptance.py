@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from experiments.claim import Result, Results
 from experiments.claims import acceptance
+from experiments.intervals import Draws, of_ratio
 from hedgelab.figure import plain_text
 from paper_figures import style
 
@@ -32,22 +33,23 @@ def _domains(result: Result) -> list[str]:
     return list(dict.fromkeys(result.arrays["domains"].tolist()))
 
 
-def _cells(result: Result, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return (N, domains, 2): mean gamma and half of its 95% interval."""
+def _cells(result: Result) -> NDArray[np.float64]:
+    """Return (N, domains, 2): mean gamma and half of its 95% interval, each domain's prompts resampled on their own."""
     arrays, cells = result.arrays, []
     for domain in _domains(result):
         here = arrays["domains"] == domain
         rows, gamma = arrays["rows"][here], arrays["gamma"][here]
-        low, high = np.quantile(counts[:, here] @ gamma / (counts[:, here] @ rows)[:, None], [0.025, 0.975], axis=0)
-        cells.append(np.stack([gamma.sum(axis=0) / rows.sum(), (high - low) / 2], axis=-1))
-    return np.stack(cells, axis=1)
+        draws = acceptance.table(result, domain)
+        each = [of_ratio(column, rows, draws) for column in gamma.T]
+        cells.append([(found.estimate, (found.high - found.low) / 2) for found in each])
+    return np.array(cells).swapaxes(0, 1)
 
 
-def _heat(axes: Any, result: Result, counts: NDArray[np.float64]) -> None:
+def _heat(axes: Any, result: Result) -> None:
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
-    cells = _cells(result, counts)
+    cells = _cells(result)
     kinds, domains = result.arrays["kinds"].tolist(), _domains(result)
     order = sorted(range(len(kinds)), key=lambda i: kinds.index(kinds[i]))
     breaks = np.cumsum([0, *(kinds[a] != kinds[b] for a, b in itertools.pairwise(order))])
@@ -80,7 +82,7 @@ def _heat(axes: Any, result: Result, counts: NDArray[np.float64]) -> None:
     axes.set_title("a  Acceptance of a first draft", pad=10)
 
 
-def _differences(axes: Any, sampled: list[tuple[Result, NDArray[np.float64]]]) -> None:
+def _differences(axes: Any, sampled: list[tuple[Result, Draws]]) -> None:
     kinds = list(dict.fromkeys(kind for result, _ in sampled for kind in result.arrays["kinds"].tolist()))
     limit = acceptance.TOLERANCE
     axes.axvspan(-limit, limit, color="#000000", alpha=0.06, linewidth=0)
@@ -107,7 +109,7 @@ def _differences(axes: Any, sampled: list[tuple[Result, NDArray[np.float64]]]) -
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, handletextpad=0.3, columnspacing=1, borderpad=0)
 
 
-def _curves(axes: Any, result: Result, counts: NDArray[np.float64]) -> None:
+def _curves(axes: Any, result: Result, counts: Draws) -> None:
     axes.plot([0, 1], [0, 1], color="#000000", linewidth=0.7)
     for j, (kind, points) in enumerate(acceptance.reliability(result, counts).items()):
         if points:
@@ -133,7 +135,7 @@ def draw(results: Results) -> Any:
     high = 0.12 * (rows + 4 + _GAP * 10)
     figure = Figure(figsize=(style.WIDE, high + 2.7))
     above, below = list(figure.subfigures(2, 1, height_ratios=[high, 2.7]))  # type: ignore[arg-type]
-    _heat(above.subplots(), *shown)
+    _heat(above.subplots(), shown[0])
     left, right = below.subplots(1, 2, width_ratios=[1.15, 1])
     _differences(left, sampled)
     _curves(right, *shown)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from experiments.claim import Result, Results
 from experiments.claims import length
-from experiments.intervals import of_mean
+from experiments.intervals import Draws, of_mean
 from hedgelab.figure import plain_text
 from paper_figures import style
 
@@ -18,13 +17,14 @@ __all__ = ["CAPTION", "CLAIM", "draw"]
 CLAIM = "length"
 CAPTION = (
     "Estimators of the expected committed length from one verified path: A plug-in (as published), B realised, C "
-    "Rao-Blackwell. (a) Bias of A, exact: dots are drafters of random token worlds, the line a world where the first "
-    "acceptance decides all; B and C are exact in each. (b) Mean of A - B on recorded text, k = 5, by kind of drafter "
-    "(t06: temperature 0.6, 140 prompts; t10: temperature 1, 70 prompts): 95% bootstrap intervals over prompts, each "
-    "alone; the grey band is 0.05 tokens; greedy text has no bias (shown where A is defined). (c) Variance of one "
-    "drafter's loss against the number of drafters, log scales: full information (B) and importance weighting; means "
-    "over 8 draws of pools, bands are 95% Student intervals. (d) Standard deviation of A, B and C within domains at "
-    "temperature 0.6, k = 5, with 95% intervals over 140 prompts; A is missing where gamma is unknown off the path."
+    "Rao-Blackwell. (a) Bias of A, exact: dots are drafters of random token worlds, the line a world where the "
+    "first acceptance decides all; B and C are exact in each. (b) Mean of A - B on recorded text, k = 5, by kind of "
+    "drafter (t06: temperature 0.6, 140 prompts; t10: temperature 1, 70 prompts): 95% bootstrap intervals over "
+    "prompts, each alone; the grey band is 0.05 tokens; greedy text has no bias (shown where A is defined). (c) "
+    "Variance of one drafter's loss against the number of drafters, log scales: full information (B) and importance "
+    "weighting; means over 8 draws of pools, bands are 95% Student intervals over these draws, not over prompts. "
+    "(d) Standard deviation of A, B and C within domains at temperature 0.6, k = 5, with 95% intervals over 140 "
+    "prompts; A is missing where gamma is unknown off the path."
 )
 
 _NAMES = {"A": "A plug-in", "B": "B realised", "C": "C Rao-Blackwell"}
@@ -124,7 +124,7 @@ def _growth(axes: Any, results: Results) -> None:
     axes.legend(handles=handles, loc="upper left", fontsize=6, labelspacing=0.25, handlelength=1.6, borderpad=0.1)
 
 
-def _spreads(axes: Any, result: Result, counts: NDArray[np.float64]) -> None:
+def _spreads(axes: Any, result: Result, counts: Draws) -> None:
     arrays = result.arrays
     found = length.deviations(result, counts)
     kinds, names = arrays["kinds"].tolist(), [str(name) for name in arrays["drafters"]]

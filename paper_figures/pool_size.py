@@ -28,7 +28,8 @@ BEST, INFORMED = "best fixed drafter", "informed switching"
 
 def _lines(axes: Any, pools: pool_size.Pools, policy: str, **looks: Any) -> None:
     drawn = pools.drawn(policy)
-    intervals = [percentile(value, draws) for value, draws in zip(pools.value(policy), drawn.T, strict=True)]
+    values = zip(pools.value(policy), drawn.T, strict=True)
+    intervals = [percentile(value, draws, degrees=pools.degrees) for value, draws in values]
     rows, look = np.array(intervals), style.look(policy) | looks
     axes.plot(pools.sizes, rows[:, 0], label=policy, **look)
     # lighter than elsewhere: prompts and pools are shared, so that all bands overlap

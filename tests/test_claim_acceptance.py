@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import hedgelab as hl
-from experiments.claim import FAILS, HOLDS, Result, Results, findings
+from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Result, Results, findings
 from experiments.claims import acceptance
+from experiments.intervals import Draws
 from paper_figures import acceptance as figure
 
 
@@ -66,9 +67,8 @@ def test_sums_are_those_of_loops(monkeypatch):
         named = {"off": off, "off_gamma": off_gamma, "off_before": off_before, "later": later, "off_later": off_later}
         for name, value in named.items():
             assert arrays[name][s, i] == pytest.approx(value, abs=1e-9), (name, s, i)
-    counts = np.ones((1, trace.sequences))
     x, y = gamma[:, 0, 13], alpha[:, 0, 13]
-    slope = acceptance._slope(arrays, 13, np.repeat(counts, 40, axis=0), 1)
+    slope = acceptance._slope(arrays, 13, Draws(np.ones((200, trace.sequences)), np.inf), 1)
     assert slope.estimate == pytest.approx(np.polyfit(x, y, 1)[0], abs=1e-9)
     rows, gammas, alphas = arrays["curve"].sum(axis=(0, 1, 2))
     assert rows == trace.rows * len(trace.drafters)
@@ -118,6 +118,16 @@ def test_other_planted_errors(quick, monkeypatch):
     found = verdicts(rerun(rerun(rerun(quick, part="trace"), part="worlds"), part="logits"))
     for name in ("probability", "mean", "greedy", "recorded"):
         assert found[name].verdict == FAILS, name
+
+
+def test_without_a_case_nothing_is_told(quick):
+    """Sampled traces in the place of all, then greedy ones; and no recorded law."""
+    of_traces = {bool(each.arrays["sampled"]): each for each in quick.where(part="trace", calibrate=False)}
+    rest = [each for each in quick if each.setting["part"] not in ("trace", "logits")]
+    for sampled, untold in ((True, {"greedy"}), (False, {"mean", "martingale"})):
+        found = verdicts(Results([*rest, of_traces[sampled]]))
+        assert {name for name in ("greedy", "mean", "martingale") if found[name].verdict == CANNOT_TELL} >= untold
+        assert found["recorded"].verdict == found["calibration"].verdict == CANNOT_TELL
 
 
 def test_figure_draws(quick, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hedgelab as hl
-from experiments.claim import FAILS, HOLDS, Result, Results, findings
+from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Result, Results, findings
 from experiments.claims import length
 from hedgelab.token_worlds import accepting_for_ever, random_world
 from paper_figures import estimators as figure
@@ -177,6 +177,29 @@ def test_moments_of_what_a_round_leaves_out():
     assert uniform == pytest.approx(np.mean(by_pick))
     assert full == pytest.approx(np.mean(mean.var(axis=0)))
     assert uniform > n * full / 2
+
+
+def test_growth_is_that_of_an_affine_variance():
+    """2 N - 3 has exponent 1 beside a constant, N^1.5 has 1.5; below N = 8 nothing counts."""
+    n = np.array([2, 8, 16, 32, 64, 128])
+    affine = 2.0 * n - 3
+    affine[0] = 50.0
+    assert length._exponents(n, affine[None]).item() == pytest.approx(1.0, abs=2e-3)
+    assert length._slopes(n, affine[None]).item() > 1.02
+    assert length._exponents(n, n[None] ** 1.5).item() == pytest.approx(1.5, abs=2e-3)
+
+
+def test_growth_asks_uniform_play_alone(quick):
+    answer = verdicts(quick)["growth"].answer
+    assert set(answer.cases()) == {"t06", "t10", "pools"}
+    assert "not over prompts" in answer.note
+
+
+def test_without_a_sampled_trace_nothing_is_told(quick):
+    rest = [each for each in quick if each.setting["part"] != "trace" or not each.arrays["sampled"]]
+    found = verdicts(Results(rest))
+    for name in ("small", "same_mean", "variance_A", "variance_C", "selection", "rankings"):
+        assert found[name].verdict == CANNOT_TELL, name
 
 
 def test_figure_draws(quick, tmp_path):

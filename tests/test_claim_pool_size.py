@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import hedgelab as hl
-from experiments.claim import CANNOT_TELL, HOLDS, ClaimError, Result, Results, findings
+from experiments.claim import CANNOT_TELL, FAILS, ClaimError, Result, Results, findings
 from experiments.claims import pool_size
+from experiments.intervals import Draws
 from paper_figures import pool_size as figure
 
 
@@ -92,8 +93,9 @@ def test_change_and_regret_equal_sums_by_hand():
     rng = np.random.default_rng(0)
     cost = {name: rng.integers(5, 30, (3, 4, 5)).astype(float) for name in ("normalhedge", "best fixed drafter")}
     gain = rng.integers(20, 60, 5).astype(float)
-    prompts, orders = rng.multinomial(5, np.ones(5) / 5, 50), rng.multinomial(3, np.ones(3) / 3, 50)
-    pools = pool_size.Pools(np.array([2, 7, 9, 12]), cost, gain, prompts.astype(float), orders.astype(float))
+    prompts, orders = rng.multinomial(5, np.ones(5) / 5, 200), rng.multinomial(3, np.ones(3) / 3, 200)
+    drawn = [Draws(counts.astype(float), np.inf) for counts in (prompts, orders)]
+    pools = pool_size.Pools(np.array([2, 7, 9, 12]), cost, gain, *drawn)
 
     def mat(p, s, m, j):
         texts, chains = [i for i in range(5) for _ in range(s[i])], [i for i in range(3) for _ in range(m[i])]
@@ -142,7 +144,11 @@ def shuffled(trace):
     rng = np.random.default_rng(1)
     order = rng.permuted(np.tile(np.arange(len(trace.drafters)), (trace.rows, 1)), axis=1)
     known = (trace.alpha, np.nan_to_num(trace.gamma))
-    alpha, gamma = (np.take_along_axis(values, order[:, None, :], axis=2) for values in known)
+    return made_of(trace, *(np.take_along_axis(values, order[:, None, :], axis=2) for values in known))
+
+
+def made_of(trace, alpha, gamma):
+    """The trace with other acceptances."""
     return hl.Trace.from_arrays(
         token=trace.token,
         alpha=alpha,
@@ -155,18 +161,45 @@ def shuffled(trace):
     )
 
 
-def test_columns_permuted_in_each_row_flip_the_headline(results, monkeypatch):
+def test_columns_permuted_in_each_row_leave_nothing_to_gain(results, monkeypatch):
     setting = next(s for s in pool_size.QUICK if s["kind"] == "real")
     case = setting["trace"]
-    rule = pool_size.CLAIM.questions["rises"].rule
     honest = pool_size.change(pool_size.real_pools(results, case)[0], "normalhedge")
-    assert rule.verdict(honest) == HOLDS
+    assert honest.estimate > pool_size.CLOSE
     trace = shuffled(pool_size.texts_of(setting))
     monkeypatch.setattr(pool_size, "texts_of", lambda setting: trace)
     wrong = Results([Result(setting, pool_size.run(setting, 0))])
     found = pool_size.change(pool_size.real_pools(wrong, case)[0], "normalhedge")
-    assert rule.verdict(found) != HOLDS
+    assert not found.low > 0
     assert abs(found.estimate) < honest.estimate / 4
+
+
+def test_drafts_refused_in_the_whole_pool_flip_the_headline(results, monkeypatch):
+    own = hl.replay
+
+    def hampered(trace, learner, **more):
+        whole = len(trace.drafters) == len(pool_size.trace_of(setting).drafters)
+        return own(refusing if whole else trace, learner, **more)
+
+    quick = next(s for s in pool_size.QUICK if s["kind"] == "real")
+    setting = quick | {"orders": 8, "sizes": [7]}  # four orders have three degrees of freedom
+    trace = pool_size.texts_of(setting)
+    refusing = made_of(trace, np.zeros_like(trace.alpha), np.zeros_like(trace.alpha))
+    monkeypatch.setattr(pool_size.hl, "replay", hampered)
+    others = [r for r in results if (r.setting["kind"], r.setting["trace"]) != ("real", setting["trace"])]
+    wrong = Results([Result(setting, pool_size.run(setting, 0)), *others])
+    found = {each.name: each.verdict for each in findings("pool_size", pool_size, wrong)}
+    assert found["rises"] == FAILS
+
+
+def test_copies_are_held_against_those_of_uniform_play():
+    rounds = np.full((2, len(pool_size.ENLARGED), 16, 8), 40.0)
+    rounds[1] -= 10.0  # all gain alike
+    cost = {policy: rounds[:, p].swapaxes(0, 1) for p, policy in enumerate(pool_size.ENLARGED)}
+    draws = Draws(np.ones((2000, 8)), np.inf), Draws(np.ones((2000, 16)), np.inf)
+    pools = pool_size.Pools(np.array([1, 2]), cost, np.full(8, 120.0), *draws)
+    assert pool_size.gained(pools, "ucbspec", 2) == pytest.approx((1.0, 1.0, 1.0))
+    assert pool_size.gained(pools, "ucbspec", 2, less="uniform") == pytest.approx((0.0, 0.0, 0.0))
 
 
 def test_speed_of_a_trace_without_costs_cannot_be_told(results, monkeypatch):

@@ -172,13 +172,29 @@ def test_a_learner_that_learns_nothing_is_not_fitted(results, monkeypatch):
 def test_points_at_an_end_of_the_grid_or_with_nothing_learnt_are_not_fitted(index, score, usable):
     setting = {"kind": "envelope", "learner": "moss", "drafters": [16], "T": 100, "gaps": [0.2, 0.1, 0.01]}
     arrays = {
-        "choose_16": np.ones((3, 2)),
+        "choose_16": np.full((3, 2), score),
         "gap_16": np.array(index),
-        "score_16": np.full(4, score),
+        "score_16": np.full(4, 10 - score),  # scores have no say
         "coins_16": np.ones(1),
     }
     found = scaling.envelope(Results([Result(setting, arrays)]), "moss")
     assert found.fitted.tolist() == [usable]
+
+
+def test_settings_choose_gaps_on_enough_seeds_and_score_on_more():
+    for setting in scaling.SETTINGS:
+        if setting["kind"] == "envelope":
+            most = max(setting["drafters"])
+            assert setting["choosing"] >= (12 if min(setting["drafters"]) <= 64 else 8 if most <= 256 else 4)
+            assert setting["scoring"] > setting["choosing"]
+
+
+def test_note_gives_exponents_of_all_points_beside(results):
+    note = findings("scaling", scaling, results)[0].answer.note
+    found = scaling.envelope(results, "ucb1")
+    use = found.drafters >= scaling.FIRST
+    scores = [score for score, each in zip(found.scores, use, strict=True) if each]
+    assert f"ucb1 {scaling.exponent(found.drafters[use], scores).estimate:.2f} [" in note
 
 
 def test_figure_draws(results):

@@ -10,6 +10,7 @@ would leave the mean of alpha as it is, but not these.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 import hedgelab as hl
 from experiments.claim import Answer, Arrays, Claim, Question, Result, Results, Setting, exactly, inside, trace_of
-from experiments.intervals import exact, of_ratio, percentile
+from experiments.intervals import FEWEST, Draws, exact, of_ratio, percentile, resample
 from hedgelab.regret import Interval
 from hedgelab.token_worlds import KINDS, TokenWorld, random_world, two_state_world
 
@@ -30,6 +31,7 @@ BINS = 10  # of gamma, in the calibration curves
 TOLERANCE = 0.02  # of acceptance: half an interval of the acceptance matrix
 ROUNDED = 8e-6  # what a compact record rounds by: hedgelab.storage.columns, fixed16 and deflate
 RESAMPLES = 20_000
+NOTHING = Interval(math.nan, math.nan, math.nan)  # where no trace has a case
 
 # what the paper speaks of: a draft from q, one from a head fed by its own features, a certain draft, a tree's level
 PUBLISHED = ("chain", "head", "one_hot", "tree")
@@ -384,10 +386,11 @@ def run(setting: Setting, seed: int) -> Arrays:
 # ------------------------------------------------------------------ aggregation
 
 
-def table(result: Result) -> NDArray[np.float64]:
-    """Return (resamples, S) how often each text of a trace's result is drawn: prompts within domains."""
-    arrays = result.arrays
-    return hl.regret.bootstrap_counts(arrays["prompts"], strata=arrays["domains"], resamples=RESAMPLES)
+def table(result: Result, domain: str | None = None, comparisons: int = 1) -> Draws:
+    """Return resamples of the texts of a trace's result, or of one domain's: prompts within domains."""
+    prompts, domains = result.arrays["prompts"], result.arrays["domains"]
+    here = slice(None) if domain is None else domains == domain
+    return resample(prompts[here], domains[here], resamples=max(RESAMPLES, FEWEST * comparisons))
 
 
 def _sampled(results: Results) -> list[Result]:
@@ -399,7 +402,7 @@ def members(arrays: Arrays) -> dict[str, NDArray[np.bool_]]:
     return {str(kind): arrays["kinds"] == kind for kind in dict.fromkeys(arrays["kinds"].tolist())}
 
 
-def differences(result: Result, counts: NDArray[np.float64], comparisons: int) -> dict[str, Interval]:
+def differences(result: Result, counts: Draws, comparisons: int) -> dict[str, Interval]:
     """Return mean alpha - mean gamma of the first draft, by kind."""
     arrays = result.arrays
     return {
@@ -408,7 +411,7 @@ def differences(result: Result, counts: NDArray[np.float64], comparisons: int) -
     }
 
 
-def reliability(result: Result, counts: NDArray[np.float64]) -> dict[str, list[tuple[float, Interval]]]:
+def reliability(result: Result, counts: Draws) -> dict[str, list[tuple[float, Interval]]]:
     """Return by kind [(mean gamma, mean alpha)] of the bins of gamma that at least a tenth of the texts have."""
     found: dict[str, list[tuple[float, Interval]]] = {}
     for j, kind in enumerate(members(result.arrays)):
@@ -420,7 +423,7 @@ def reliability(result: Result, counts: NDArray[np.float64]) -> dict[str, list[t
     return found
 
 
-def _slope(arrays: Arrays, i: int, counts: NDArray[np.float64], comparisons: int) -> Interval:
+def _slope(arrays: Arrays, i: int, counts: Draws, comparisons: int) -> Interval:
     """Return the least-squares slope of alpha on gamma of drafter i."""
     columns = np.stack([arrays["rows"], *(arrays[name][:, i] for name in ("gamma", "alpha", "gg", "ga"))], axis=1)
 
@@ -428,7 +431,8 @@ def _slope(arrays: Arrays, i: int, counts: NDArray[np.float64], comparisons: int
         n, g, a, gg, ga = sums.T
         return (ga - g * a / n) / (gg - g * g / n)
 
-    return percentile(float(slope(columns.sum(axis=0, keepdims=True))[0]), slope(counts @ columns), comparisons)
+    whole = float(slope(columns.sum(axis=0, keepdims=True))[0])
+    return percentile(whole, slope(counts @ columns), comparisons, degrees=counts.degrees)
 
 
 def _largest(found: Sequence[tuple[str, float]]) -> dict[str, Interval]:
@@ -466,7 +470,7 @@ def check(results: Results) -> Mapping[str, Answer]:
     answers |= _of_traces(results)
     greedy = [each for each in results.where(part="trace") if each.arrays["greedy"]]
     cases = [(f"{each.setting['trace']}", float(each.arrays["largest"].max())) for each in greedy]
-    answers["greedy"] = Answer(_largest(cases), "every row, depth and drafter where gamma is defined")
+    answers["greedy"] = Answer(_largest(cases) or NOTHING, "every row, depth and drafter where gamma is defined")
     logits = results.where(part="logits")
     outside = [
         (str(name), float(np.nanmax(each.arrays["outside"][:, i])))
@@ -474,12 +478,14 @@ def check(results: Results) -> Mapping[str, Answer]:
         for i, name in enumerate(each.arrays["drafters"])
         if not np.isnan(each.arrays["outside"][:, i]).all()
     ]
-    width = np.concatenate([each.arrays["width"].ravel() for each in logits])
+    width = np.concatenate([np.zeros(0), *(each.arrays["width"].ravel() for each in logits)])
     width = width[~np.isnan(width)]
     answers["recorded"] = Answer(
-        _largest(outside),
+        _largest(outside) or NOTHING,
         f"{len(width)} laws of chains; the interval is {np.median(width):.2g} wide in the median, "
-        f"{np.quantile(width, 0.95):.2g} at the 95th percentile, {width.max():.2g} at most",
+        f"{np.quantile(width, 0.95):.2g} at the 95th percentile, {width.max():.2g} at most"
+        if len(width)
+        else "no law of a chain is recorded",
     )
     return answers
 
@@ -495,7 +501,7 @@ def _of_traces(results: Results) -> dict[str, Answer]:
     together = {name: max(CLAIM.questions[name].comparisons, count) for name, count in together.items()}
     mean, weighted, slopes = {}, {}, {}
     for each in sampled:
-        arrays, name, counts = each.arrays, each.setting["trace"], table(each)
+        arrays, name, counts = each.arrays, each.setting["trace"], table(each, comparisons=max(together.values()))
         for i, drafter in enumerate(arrays["drafters"]):
             mean[f"{name} {drafter}"] = of_ratio(arrays["off"][:, i], arrays["rows"], counts, together["mean"])
             if each.setting["calibrate"]:
@@ -514,10 +520,12 @@ def _of_traces(results: Results) -> dict[str, Answer]:
 
     def told(intervals: Mapping[str, Interval], value: float) -> str:
         apart = sum(not interval.low <= value <= interval.high for interval in intervals.values())
+        if not intervals:
+            return "no text of a sampled target"
         return f"{prompts}; {apart} of {len(intervals)} intervals leave out {value:g}"
 
     return {
-        "mean": Answer(mean, told(mean, 0.0)),
-        "martingale": Answer(weighted, told(weighted, 0.0)),
-        "calibration": Answer(slopes, told(slopes, 1.0)),
+        "mean": Answer(mean or NOTHING, told(mean, 0.0)),
+        "martingale": Answer(weighted or NOTHING, told(weighted, 0.0)),
+        "calibration": Answer(slopes or NOTHING, told(slopes, 1.0)),
     }

@@ -11,6 +11,9 @@ whose worst gap is an end of the grid: the envelope is not attained there.
 
 *The fit.* sqrt(ln N) itself has local exponent 1 / (2 ln N), below 1/4 from N = 8 on: exponents are those of N >= 8.
 
+*After the first full run* gaps are chosen on 12, 8 and 4 seeds up to N = 64, 256 and beyond, where 3 to 5 had often
+missed the worst; and the share that decides what is fitted is that of the choosing seeds, not of those fitted.
+
 *Fixed gap.* One gap for all N: UCB1's bound is then in proportion to N - 1, full information's to ln N.
 """
 
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 import hedgelab as hl
 from experiments import growth
 from experiments.claim import Answer, Arrays, Claim, Question, Results, Setting, above, below, inside
-from experiments.intervals import of_mean, percentile
+from experiments.intervals import of_mean, percentile, resample
 from hedgelab.regret import Interval
 
 __all__ = ["BANDIT", "CLAIM", "FIRST", "FULL", "QUICK", "SETTINGS", "SHARE", "Envelope", "check", "run"]
@@ -130,24 +133,32 @@ def _envelope(
 
 
 def _fixed(learner: str, drafters: Sequence[int], T: int, seeds: int) -> Setting:
-    return {"kind": "fixed", "learner": learner, "drafters": list(drafters), "T": T, "gap": 0.2, "scoring": seeds}
+    return {
+        "kind": "fixed",
+        "learner": learner,
+        "drafters": list(drafters),
+        "T": T,
+        "gap": 0.2,
+        "choosing": 8,
+        "scoring": seeds,
+    }
 
 
 def _settings() -> Iterator[Setting]:
     small, T = (2, 4, 7, 8, 16, 21, 32, 47, 64), 10_000
     for name in (*FULL, *BANDIT):
         if name == "ucb-tuned":  # one task, as it has one beta
-            yield _envelope(name, (*small, 128, 256, 1024), T, 10, 40, 16)
+            yield _envelope(name, (*small, 128, 256, 1024), T, 12, 40, 16)
             continue
         dear = name in ("squint", "thompson-beta")  # 5 times the price of others at large N
-        yield _envelope(name, small, T, 5, 64, 16)
+        yield _envelope(name, small, T, 12, 64, 16)
         for n in (128, 256):
-            yield _envelope(name, (n,), T, 3 if dear else 4, 32 if dear else 48, 16)
+            yield _envelope(name, (n,), T, 8, 32 if dear else 48, 16)
         if not dear:
             yield _envelope(name, (1024,), T, 4, 20, 0)
         if name in FULL and not dear:
-            yield _envelope(name, (4096,), T, 3, 12, 0)
-    yield _envelope(CONTROL, (*small, 128, 256), T, 3, 16, 0)
+            yield _envelope(name, (4096,), T, 4, 16, 0)
+    yield _envelope(CONTROL, (*small, 128, 256), T, 12, 16, 0)
     for name in FIXED_BANDIT:
         yield _fixed(name, (2, 4, 8, 16, 32, 64), 20_000, 24)
     for name in FIXED_FULL:
@@ -210,7 +221,7 @@ def run(setting: Setting, seed: int) -> Arrays:
 
     Returns, of kind "envelope", for each N: choose_N (G, seeds) pseudo-regret at each gap on the choosing seeds; gap_N,
     the worst of them, an index; score_N (seeds,) that gap's on the scoring seeds; coins_N (seeds,) regret on fair
-    coins. Of ucb-tuned also its beta. Of kind "fixed", score_N (seeds,).
+    coins. Of ucb-tuned also its beta. Of kind "fixed", choose_N (1, seeds) and score_N (seeds,).
     """
     name, T = setting["learner"], setting["T"]
     found: dict[str, NDArray[Any]] = {}
@@ -221,12 +232,14 @@ def run(setting: Setting, seed: int) -> Arrays:
         )
         found["beta"] = np.array(beta)
     for n in setting["drafters"]:
+        choosing = [_seed(seed, _CHOOSE, i) for i in range(setting["choosing"])]
         scoring = [_seed(seed, _SCORE, i) for i in range(setting["scoring"])]
         if setting["kind"] == "fixed":
+            found[f"choose_{n}"] = _table(policy(name, T, n), T, n, [setting["gap"]], choosing)
             found[f"score_{n}"] = _table(policy(name, T, n), T, n, [setting["gap"]], scoring)[0]
             continue
         learner = policy(name, T, n, beta)
-        choose = _table(learner, T, n, gaps, [_seed(seed, _CHOOSE, i) for i in range(setting["choosing"])])
+        choose = _table(learner, T, n, gaps, choosing)
         worst = int(choose.mean(axis=1).argmax())
         found[f"choose_{n}"] = choose
         found[f"gap_{n}"] = np.array(worst)
@@ -243,8 +256,8 @@ def run(setting: Setting, seed: int) -> Arrays:
 class Envelope(NamedTuple):
     """A learner's regret at each N, in order of N.
 
-    drafters : (P,). scores : P arrays (seeds,). gap, share, chosen : (P,) worst gap; regret as a share of the trivial
-    one; mean regret at that gap on the choosing seeds. fitted : (P,) whether a law may be fitted to it; at_end :
+    drafters : (P,). scores : P arrays (seeds,). gap, share, chosen : (P,) worst gap; mean regret at that gap on the
+    choosing seeds, as a share of the trivial one and as it is. fitted : (P,) may a law be fitted to it; at_end :
     whether the worst gap is an end of the grid. coins : P arrays (seeds,), regret on fair coins. least_gap : the grid's
     """
 
@@ -277,10 +290,10 @@ def envelope(results: Results, learner: str) -> Envelope:
         gaps, T = setting["gaps"], setting["T"]
         for n in setting["drafters"]:
             index, score = int(arrays[f"gap_{n}"]), arrays[f"score_{n}"]
-            share = score.mean() / (gaps[index] * T * (1 - 1 / n))
+            chosen = arrays[f"choose_{n}"].mean(axis=1)[index]
+            share = chosen / (gaps[index] * T * (1 - 1 / n))
             at_end = index in (0, len(gaps) - 1)
             usable = share <= SHARE and not at_end and n >= FIRST
-            chosen = arrays[f"choose_{n}"].mean(axis=1).max()
             rows.append((n, score, gaps[index], share, chosen, usable, at_end, arrays[f"coins_{n}"]))
     rows.sort(key=lambda row: row[0])
     n, scores, gap, share, chosen, fit, end, coins = (list(column) for column in zip(*rows, strict=True))
@@ -289,18 +302,20 @@ def envelope(results: Results, learner: str) -> Envelope:
 
 
 def fixed(results: Results, learner: str) -> tuple[NDArray[np.int64], list[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return (N (P,), P arrays of regrets (seeds,), shares of the trivial regret (P,)) at the fixed gap."""
+    """Return (N (P,), P arrays of regrets (seeds,), shares of the trivial regret on the choosing seeds (P,)) at the
+    fixed gap."""
     setting, arrays = results.one(kind="fixed", learner=learner)
     drafters = np.array(setting["drafters"])
     scores = [arrays[f"score_{n}"] for n in drafters]
     trivial = setting["gap"] * setting["T"] * (1 - 1 / drafters)
-    return drafters, scores, np.array([score.mean() for score in scores]) / trivial
+    return drafters, scores, np.array([arrays[f"choose_{n}"].mean() for n in drafters]) / trivial
 
 
-def resampled(scores: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return (DRAWS, P) means of seeds drawn with replacement, at each N on their own: N have different losses."""
-    rng = np.random.default_rng(0)
-    return np.stack([rng.multinomial(len(s), np.full(len(s), 1 / len(s)), DRAWS) @ s / len(s) for s in scores], axis=1)
+def resampled(scores: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], int]:
+    """Return (DRAWS, P) means of resampled seeds, at each N on their own, for N have different losses; and degrees of
+    freedom, those of the N with the fewest seeds: a lower bound of Satterthwaite's (1946)."""
+    drawn = [resample(np.arange(len(s)), resamples=DRAWS, seed=p) @ s / len(s) for p, s in enumerate(scores)]
+    return np.stack(drawn, axis=1), min(len(s) for s in scores) - 1
 
 
 NOTHING = Interval(math.nan, math.nan, math.nan)
@@ -314,7 +329,8 @@ def exponent(x: NDArray[Any], scores: Sequence[NDArray[np.float64]], law: str = 
     weights = means**2 / np.array([max(score.var(ddof=1), 1e-12) / len(score) for score in scores])
     own = float(growth.slope(x, growth.law(law, x), weights)) if law else 0.0
     estimate = float(growth.slope(x, means, weights))
-    return percentile(estimate - own, growth.slope(x, resampled(scores), weights) - own, comparisons)
+    drawn, degrees = resampled(scores)
+    return percentile(estimate - own, growth.slope(x, drawn, weights) - own, comparisons, degrees=degrees)
 
 
 def aic_beyond(
@@ -330,7 +346,8 @@ def aic_beyond(
         best = np.min([growth.aic(growth.law(name, x), values, variances) for name in others], axis=0)
         return growth.aic(growth.law(worse, x), values, variances) - best
 
-    return percentile(float(beyond(means)), beyond(resampled(scores)), comparisons)
+    drawn, degrees = resampled(scores)
+    return percentile(float(beyond(means)), beyond(drawn), comparisons, degrees=degrees)
 
 
 def fitted(found: Envelope) -> tuple[NDArray[np.int64], list[NDArray[np.float64]]]:
@@ -346,8 +363,9 @@ def ratio(envelopes: Mapping[str, Envelope], n: int, comparisons: int = 1) -> tu
     at = {name: int(np.flatnonzero(found.drafters == n)[0]) for name, found in envelopes.items()}
     best = [min(names, key=lambda name: envelopes[name].chosen[at[name]]) for names in (BANDIT, FULL)]
     above_, below_ = (envelopes[name].scores[at[name]] for name in best)
-    drawn = resampled([above_, below_])
-    return percentile(above_.mean() / below_.mean(), drawn[:, 0] / drawn[:, 1], comparisons), best[0], best[1]
+    drawn, degrees = resampled([above_, below_])
+    whole, ratios = above_.mean() / below_.mean(), drawn[:, 0] / drawn[:, 1]
+    return percentile(whole, ratios, comparisons, degrees=degrees), best[0], best[1]
 
 
 def _least(found: Envelope, comparisons: int) -> Interval:
@@ -370,6 +388,13 @@ def _coins(found: Envelope, comparisons: int) -> Interval:
 
 def _scaled(interval: Interval, factor: float) -> Interval:
     return Interval(*(end * factor for end in interval))
+
+
+def _regardless(found: Envelope) -> str:
+    """Return in words the exponent of all points from FIRST on, fitted or not, with its own 95% interval."""
+    use = found.drafters >= FIRST
+    interval = exponent(found.drafters[use], [s for s, each in zip(found.scores, use, strict=True) if each])
+    return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
 
 
 def _points(envelopes: Mapping[str, Envelope]) -> str:
@@ -410,12 +435,13 @@ def check(results: Results) -> Mapping[str, Answer]:
         "exponents": Answer(
             {name: exponent(*(full | bandit)[name], THEOREM[name], width("exponents")) for name in THEOREM},
             f"Gaps chosen, and beta of ucb-tuned, on other seeds than scored (beta {tuned}, the same at every N). "
-            f"Fitted: {_points(envelopes)}.",
+            f"Fitted: {_points(envelopes)}. Exponents of all points from N = {FIRST} on, hollow ones too, each "
+            "interval alone: " + "; ".join(f"{name} {_regardless(found)}" for name, found in envelopes.items()) + ".",
         ),
         "full": Answer({name: exponent(*full[name], "", width("full")) for name in FULL}),
         "bandit": Answer(
             {name: exponent(*bandit[name], "", width("bandit")) for name in BANDIT},
-            "Share of the trivial regret at the fitted points: "
+            "Share of the trivial regret at the fitted points, on the choosing seeds: "
             + "; ".join(
                 f"{name} {s.min():.2f} to {s.max():.2f}"
                 for name in BANDIT
