@@ -124,11 +124,11 @@ def _curves(axes: Any, result: Result, counts: Draws) -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=6.5, handletextpad=0.2, labelspacing=0.35)
 
 
+@style.styled
 def draw(results: Results) -> Any:
     """Return the figure; heat map and calibration of the calibrated trace."""
     from matplotlib.figure import Figure
 
-    style.use()
     sampled = [(each, acceptance.table(each)) for each in results.where(part="trace") if each.arrays["sampled"]]
     shown = next((pair for pair in sampled if pair[0].setting["calibrate"]), sampled[0])
     rows = len(shown[0].arrays["drafters"])

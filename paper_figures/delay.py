@@ -78,11 +78,11 @@ def _feedback(axes: Any, results: Results) -> None:
     axes.legend(loc="upper right", fontsize=6.5, ncols=3)
 
 
+@style.styled
 def draw(results: Results) -> Figure:
     """Return the figure of `CAPTION`."""
     from matplotlib.figure import Figure
 
-    style.use()
     figure = Figure(figsize=(style.WIDE, 5.2))
     grid = figure.add_gridspec(2, 3)
     block, gap, real = (figure.add_subplot(grid[0, i]) for i in range(3))

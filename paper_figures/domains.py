@@ -135,9 +135,9 @@ def _bars(axes: Any, effects: list[Interval], heights: Any, label: str, index: i
     axes.errorbar(rows[:, 0], heights, xerr=reach, label=label, linestyle="none", elinewidth=1, markersize=3.5, **looks)
 
 
+@style.styled
 def draw(results: Results) -> Figure:
     """Return the figure."""
-    style.use()
     known = tables(results)
     main = results[0].setting["trace"]
     pools = {table.setting["pool"]: table for table in known if table.setting["trace"] == main}

@@ -145,11 +145,11 @@ def _spreads(axes: Any, result: Result, counts: Draws) -> None:
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=3, handletextpad=0.2, columnspacing=1.2)
 
 
+@style.styled
 def draw(results: Results) -> Any:
     """Return the figure; spreads of the first sampled trace."""
     from matplotlib.figure import Figure
 
-    style.use()
     figure = Figure(figsize=(style.WIDE, 5.6))
     above, below = list(figure.subfigures(2, 1, height_ratios=[2.5, 3.1]))  # type: ignore[arg-type]
     one, two, three = above.subplots(1, 3, width_ratios=[1, 1.05, 1.1])

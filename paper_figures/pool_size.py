@@ -81,12 +81,14 @@ def _speed(axes: Any, results: Results) -> None:
     axes.set_ylabel("times plain decoding")
 
 
+@style.styled
 def draw(results: Results) -> Any:
     """Return the figure."""
-    style.use()
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
-    figure, axes = plt.subplots(1, 3, figsize=(style.WIDE, 3.4), width_ratios=[1.35, 1.0, 1.0])
+    figure = Figure(figsize=(style.WIDE, 3.4))
+    axes = figure.subplots(1, 3, width_ratios=[1.35, 1.0, 1.0])
     _real(axes[0], results)
     _enlarged(axes[1], results)
     _speed(axes[2], results)
@@ -98,6 +100,6 @@ def draw(results: Results) -> Any:
     for each in axes:
         each.set_xlabel("drafters N")
     handles, labels = axes[0].get_legend_handles_labels()
-    handles.append(plt.Line2D([], [], linestyle="--", **style.look("normalhedge") | {"markerfacecolor": "white"}))
+    handles.append(Line2D([], [], linestyle="--", **style.look("normalhedge") | {"markerfacecolor": "white"}))
     figure.legend(handles, [*labels, "c: scoring free"], loc="outside lower center", ncols=6, columnspacing=1.2)
     return figure

@@ -83,11 +83,11 @@ def _decoding(axes: Any, results: Results, pool: str) -> None:
     axes.legend([hollow, filled], ["afresh for each query", "carried over"], loc="upper left", fontsize=6.5)
 
 
+@style.styled
 def draw(results: Results) -> Figure:
     """Return the figure of `CAPTION`."""
     from matplotlib.figure import Figure
 
-    style.use()
     figure = Figure(figsize=(style.WIDE, 5.2))
     grid = figure.add_gridspec(2, 6)
     top = [figure.add_subplot(grid[0, 2 * i : 2 * i + 2]) for i in range(3)]

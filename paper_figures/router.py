@@ -69,9 +69,9 @@ def _about_the_seam(axes: Any, table: Table) -> None:
     axes.legend(loc="lower left", ncols=1)
 
 
+@style.styled
 def draw(results: Results) -> Figure:
     """Return the figure."""
-    style.use()
     routes, splices = of_kind(results, "routes"), of_kind(results, "splices")
     figure = Figure(figsize=(style.WIDE, 5.6), layout="constrained")
     grid = figure.subplot_mosaic([["a", "b"], ["c", "c"]], height_ratios=[1, 1.1])

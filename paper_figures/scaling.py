@@ -116,18 +116,20 @@ def _exponents(axes: Any, found: dict[str, scaling.Envelope]) -> None:
     axes.set_title("c  Exponents")
 
 
+@style.styled
 def draw(results: Results) -> Any:
     """Return the figure."""
-    style.use()
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     found = {name: scaling.envelope(results, name) for name in ORDER}
-    figure, axes = plt.subplots(1, 3, figsize=(style.WIDE, 3.3), width_ratios=[1.45, 1.0, 1.0])
+    figure = Figure(figsize=(style.WIDE, 3.3))
+    axes = figure.subplots(1, 3, width_ratios=[1.45, 1.0, 1.0])
     _envelopes(axes[0], found)
     _fixed(axes[1], results)
     _exponents(axes[2], found)
     handles = [
-        plt.Line2D([], [], linestyle="-" if name in scaling.FULL else "--", label=name, linewidth=1, **_look(name))
+        Line2D([], [], linestyle="-" if name in scaling.FULL else "--", label=name, linewidth=1, **_look(name))
         for name in ORDER
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, columnspacing=1.2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,10 +11,11 @@ import matplotlib as mpl
 import numpy as np
 from numpy.typing import ArrayLike
 
+from experiments.claim import Results
 from hedgelab.figure import CYCLE, LOOKS, STYLE
 from hedgelab.regret import Interval
 
-__all__ = ["WIDE", "band", "look", "points", "used"]
+__all__ = ["WIDE", "band", "look", "points", "styled", "used"]
 
 WIDE = 7.2  # inches: two columns of a page
 
@@ -43,6 +45,17 @@ def used() -> Iterator[None]:
         mpl.rcParams.update(STYLE | {"figure.constrained_layout.use": True})
         mpl.rcParams.update({"lines.markersize": 4, "lines.linewidth": 1.3})
         yield
+
+
+def styled(draw: Callable[[Results], Any]) -> Callable[[Results], Any]:
+    """Make a figure's function draw in this style."""
+
+    @functools.wraps(draw)
+    def drawn(results: Results) -> Any:
+        with used():
+            return draw(results)
+
+    return drawn
 
 
 def look(policy: str, index: int = 0) -> dict[str, Any]:

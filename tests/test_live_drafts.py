@@ -15,6 +15,7 @@ import torch
 
 import hedgelab as hl
 from hedgelab.trace import open_trace
+from tests.sizes import thorough
 from tests.strategies_recording import (
     WORDS,
     NaiveHead,
@@ -24,7 +25,6 @@ from tests.strategies_recording import (
     tiny_head,
     tiny_prompts,
 )
-from tests.sizes import thorough
 from tests.test_collect import config_of, rows_of, text_of
 from traces.checkpoints import read_card
 from traces.collect import collect
