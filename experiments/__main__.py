@@ -183,8 +183,8 @@ def _show(found: list[Finding], as_json: bool) -> None:
 def _paragraph(finding: Finding) -> str:
     """Return what was asked and found, the rule, and what there is to know beside it."""
     cases = sum(finding.tally.values())
-    tally = ", ".join(f"{count} {word}" for word, count in finding.tally.items() if count)
-    decided = f"; {finding.case} decides, of {cases} cases {tally}" if cases > 1 else ""
+    tally = ", ".join(f"{word} {count}" for word, count in finding.tally.items() if count)
+    decided = f"; {finding.case} decides; of {cases} cases: {tally}" if cases > 1 else ""
     effect = record.shown(finding.effect, finding.question.unit)
     rule = f"holds if {finding.question.rule}"
     note = f"\n[dim]{escape(finding.answer.note)}[/]" if finding.answer.note else ""

@@ -113,7 +113,7 @@ def report(held: Mapping[str, Mapping[str, Any]]) -> str:
         for key in claim.questions:
             each = questions[key]
             many = sum(each["cases"].values()) > 1
-            tally = ", ".join(f"{count} {word}" for word, count in each["cases"].items())
+            tally = ", ".join(f"{word} {count}" for word, count in each["cases"].items())
             decided = f"; {each['case']}. Cases: {tally}" if many else ""
             effect = f"{shown(_effect(each), each['unit'])}{decided}"
             lines.append(_row(f"**{key}** {each['what']}", f"*{each['verdict']}*", effect, each["rule"]))
@@ -132,14 +132,18 @@ def _row(*cells: str) -> str:
 
 def markdown(held: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the table of the README: a line a claim, its headline, and how its further questions came out."""
-    lines = ["| claim | verdict | effect [95%] | further questions |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| claim | verdict | effect [95%] of the case that decides | further questions |",
+        "| --- | --- | --- | --- |",
+    ]
     for name in claims.NAMES:
         if name not in held:
             continue
         claim, questions = experiment(name).CLAIM, held[name]
         first = questions[claim.headline]
         effect = _effect(first)
-        case = f", {first['case']}" if first["case"] else ""
+        cases = ", ".join(f"{word} {count}" for word, count in first["cases"].items())
+        case = f"; {first['case']} (of {sum(first['cases'].values())} cases: {cases})" if first["case"] else ""
         others = [question["verdict"] for key, question in questions.items() if key != claim.headline]
         tally = ", ".join(f"{word} {others.count(word)}" for word in (HOLDS, FAILS, CANNOT_TELL) if word in others)
         lines.append(_row(claim.sentence, f"*{first['verdict']}*", shown(effect, first["unit"]) + case, tally))
