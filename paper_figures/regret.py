@@ -20,7 +20,7 @@ CAPTION = (
     "Streams of real prompts of mixed domains, length loss, no delay, among all drafters and among the specialists "
     "alone, one of each domain; the prompts come again and again, and each stream (8 in a, 24 in b) draws from its own "
     "bootstrap resample of them within domains: bands are 95% Student intervals over these resamples. (c) The greedy "
-    "adversary and (d) fair coins, N = 16, 10 seeds, 95% Student intervals. Dashed: Hedge's anytime bound "
+    "adversary, which is deterministic, and (d) fair coins, N = 16, 10 seeds, 95% Student intervals. Dashed: Hedge's anytime bound "
     "sqrt(ln N / T); dotted in (d): the expected regret of every algorithm. (e) The decode loop, length loss, k = 5, "
     "among the specialists: token-game regret per token with the loop's delays, against rounds above the best "
     "specialist's, with 95% percentile intervals over prompts (bootstrap within domains); hollow: started afresh for "
