@@ -113,7 +113,7 @@ def report(held: Mapping[str, Mapping[str, Any]]) -> str:
         for key in claim.questions:
             each = questions[key]
             many = sum(each["cases"].values()) > 1
-            tally = ", ".join(f"{word} {count}" for word, count in each["cases"].items())
+            tally = _tally(each["cases"])
             decided = f"; {each['case']}. Cases: {tally}" if many else ""
             effect = f"{shown(_effect(each), each['unit'])}{decided}"
             lines.append(_row(f"**{key}** {each['what']}", f"*{each['verdict']}*", effect, each["rule"]))
@@ -124,6 +124,10 @@ def report(held: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _effect(held: Mapping[str, Any]) -> Interval:
     return Interval(*(float("nan") if end is None else end for end in held["effect"]))
+
+
+def _tally(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{word} {counts[word]}" for word in (HOLDS, FAILS, CANNOT_TELL) if word in counts)
 
 
 def _row(*cells: str) -> str:
@@ -142,9 +146,9 @@ def markdown(held: Mapping[str, Mapping[str, Any]]) -> str:
         claim, questions = experiment(name).CLAIM, held[name]
         first = questions[claim.headline]
         effect = _effect(first)
-        cases = ", ".join(f"{word} {count}" for word, count in first["cases"].items())
+        cases = _tally(first["cases"])
         case = f"; {first['case']} (of {sum(first['cases'].values())} cases: {cases})" if first["case"] else ""
         others = [question["verdict"] for key, question in questions.items() if key != claim.headline]
-        tally = ", ".join(f"{word} {others.count(word)}" for word in (HOLDS, FAILS, CANNOT_TELL) if word in others)
+        tally = _tally({word: others.count(word) for word in others})
         lines.append(_row(claim.sentence, f"*{first['verdict']}*", shown(effect, first["unit"]) + case, tally))
     return "\n".join(lines) + "\n"
