@@ -14,7 +14,9 @@ from hypothesis import settings
 from tests.sizes import few, thorough
 
 # compilation makes first examples slow; derandomised so that a red run can be repeated word for word
-settings.register_profile("hedgelab", max_examples=thorough(100, few(40, 5)), deadline=None, derandomize=True, print_blob=True)
+settings.register_profile(
+    "hedgelab", max_examples=thorough(100, few(40, 5)), deadline=None, derandomize=True, print_blob=True
+)
 settings.load_profile("hedgelab")
 
 
