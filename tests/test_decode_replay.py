@@ -262,14 +262,16 @@ def test_context_is_the_confidence_of_the_round_start():
 
 @needs_jit
 def test_one_compiled_engine_serves_all_learners():
-    trace = random_trace(np.random.default_rng(3))
     functions = [function for name in hl.learners() for function in (hl.learner(name).play, hl.learner(name).observe)]
-    before = [len(function.signatures) for function in functions]  # other kernels may have called them in their own way
-    for name in hl.learners():
-        hl.replay(trace, name)
-    engine = decode_loop.compiled_engine()
-    assert len(engine.signatures) == 1
-    assert [len(function.signatures) for function in functions] == [max(count, 1) for count in before]
+    counts = []
+    for seed in (3, 4):
+        trace = random_trace(np.random.default_rng(seed))
+        for name in hl.learners():
+            hl.replay(trace, name)
+        counts.append([len(function.signatures) for function in functions])
+    assert len(decode_loop.compiled_engine().signatures) == 1
+    assert counts[0] == counts[1]  # more than one each only where kernels of other tests called them in their own way
+    assert min(counts[0]) >= 1
 
 
 def test_losses_equal_the_naive_ones():
