@@ -8,6 +8,10 @@ A claim is one module in `experiments/claims/`, with
     run        run(setting, seed) -> {name: array}: a pure function of its arguments, in whatever process
     check      check(results) -> {question: Answer}: aggregation and intervals alone
 
+One that needs more room is a package of that name, whose `__init__.py` hands on the same five: `asked.py` says what is
+asked and run, `measure.py` has run, `judge.py` has check. Results depend on `measure.py` and what that imports alone, so
+words and aggregation can change without a new run.
+
 A question says where its effect must lie (`Rule`). The verdict follows from the effect's interval: *holds* when all of
 it lies there, *fails* when none of it does, else *cannot tell*. So `check` measures and the rule judges.
 """
@@ -17,7 +21,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +30,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from numpy.typing import NDArray
 
 import hedgelab as hl
+from experiments.intervals import UNTOLD
 from hedgelab.regret import Interval
 
 __all__ = [
@@ -44,6 +49,7 @@ __all__ = [
     "Rule",
     "Setting",
     "above",
+    "answered",
     "below",
     "exactly",
     "findings",
@@ -240,6 +246,17 @@ class Experiment(Protocol):
         ...
 
 
+def answered(claim: Claim, question: str, cases: Mapping[str, Callable[..., Interval]], note: str = "") -> Answer:
+    """Return the effects of all cases, each called with `comparisons`: as many as announced, or as there are if more.
+
+    Without a case the effect is UNTOLD.
+    """
+    if not cases:
+        return Answer(UNTOLD, note or "the traces have nothing that this question is about")
+    count = max(len(cases), claim.questions[question].comparisons)
+    return Answer({case: effect(comparisons=count) for case, effect in cases.items()}, note)
+
+
 def findings(name: str, experiment: Experiment | ModuleType, results: Results) -> list[Finding]:
     """Return a finding for each question of a claim, in their order. Raises ClaimError unless each has one answer."""
     return judged(name, experiment.CLAIM, experiment.check(results))
@@ -264,10 +281,14 @@ def judged(name: str, claim: Claim, answers: Mapping[str, Answer]) -> list[Findi
 
 
 @functools.cache
-def _opened(name: str) -> hl.Trace:
-    return hl.open_trace(name) if Path(name).is_absolute() else hl.sample_trace(name)
+def _opened(name: str, prompts: int | None) -> hl.Trace:
+    trace = hl.open_trace(name) if Path(name).is_absolute() else hl.sample_trace(name)
+    return trace if prompts is None else trace.few_prompts(prompts)
 
 
 def trace_of(setting: Setting) -> hl.Trace:
-    """Return the trace that a setting names under "trace": a bundled one, or a folder by its absolute path."""
-    return _opened(str(setting["trace"]))
+    """Return the trace that a setting names under "trace": a bundled one, or a folder by its absolute path.
+
+    Under "prompts", if it is there and not None, only so many prompts of each domain.
+    """
+    return _opened(str(setting["trace"]), setting.get("prompts"))

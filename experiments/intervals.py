@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from hedgelab.regret import Interval, student_quantile
 
 __all__ = [
+    "UNTOLD",
     "Draws",
     "exact",
-    "exponent",
     "jackknife",
     "of_difference_of_ratios",
     "of_mean",
@@ -33,6 +33,7 @@ __all__ = [
     "resample",
 ]
 
+UNTOLD = Interval(math.nan, math.nan, math.nan)  # where there is nothing to measure
 FEWEST = 200  # draws for each of the comparisons looked at together: five in each tail
 
 
@@ -46,6 +47,16 @@ class Draws:
     def __matmul__(self, values: ArrayLike) -> NDArray[np.float64]:
         """Return the sums of values (S, ...) in each resample, (B, ...)."""
         return self.weights @ np.asarray(values, np.float64)
+
+    def sums(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Return the sum of values (S, ...) over the texts, and then those in each resample, (1 + B, ...)."""
+        rows = np.asarray(values, np.float64)
+        return np.concatenate([rows.sum(axis=0, keepdims=True), self @ rows])
+
+    def interval(self, statistic: ArrayLike, comparisons: int = 1) -> Interval:
+        """Return the interval of a statistic of `sums`, (1 + B,): its value on the texts, then in each resample."""
+        values = np.asarray(statistic, np.float64)
+        return percentile(float(values[0]), values[1:], comparisons, degrees=self.degrees)
 
 
 def resample(clusters: ArrayLike, strata: ArrayLike | None = None, *, resamples: int, seed: int = 0) -> Draws:
@@ -153,8 +164,7 @@ def of_mean(values: ArrayLike, comparisons: int = 1) -> Interval:
 def of_ratio(above: ArrayLike, below: ArrayLike, draws: Draws, comparisons: int = 1) -> Interval:
     """Return sum(above) / sum(below), above and below (S,) of each text."""
     top, bottom = np.asarray(above, np.float64), np.asarray(below, np.float64)
-    drawn = (draws @ top) / (draws @ bottom)
-    return percentile(top.sum() / bottom.sum(), drawn, comparisons, degrees=draws.degrees)
+    return draws.interval(draws.sums(top) / draws.sums(bottom), comparisons)
 
 
 def of_difference_of_ratios(
@@ -168,9 +178,8 @@ def of_difference_of_ratios(
     Interval(estimate=1.0, low=1.0, high=1.0)
     """
     top, first, second = (np.asarray(part, np.float64) for part in (above, below, other))
-    drawn = (draws @ top) / (draws @ first) - (draws @ top) / (draws @ second)
-    whole = top.sum() / first.sum() - top.sum() / second.sum()
-    return percentile(whole, drawn, comparisons, degrees=draws.degrees)
+    tokens = draws.sums(top)
+    return draws.interval(tokens / draws.sums(first) - tokens / draws.sums(second), comparisons)
 
 
 def of_resamples(values: ArrayLike, comparisons: int = 1) -> Interval:
@@ -210,15 +219,3 @@ def jackknife(
     error = math.sqrt((count - 1) / count * float(((without - without.mean()) ** 2).sum()))
     half = student_quantile(count - 1, 0.025 / comparisons) * error
     return Interval(whole, whole - half, whole + half)
-
-
-def exponent(x: ArrayLike, y: ArrayLike, floor: float = 1.0) -> float:
-    """Return b of y = a x^b, by least squares of ln max(y, floor) on ln x; x, y : (M,).
-
-    floor : where a regret of less than one loss counts as one, so that a negative one has a logarithm
-
-    >>> round(exponent([1, 10, 100], [2, 20, 200]), 12), exponent([1, 10, 100], [-5, -50, -500])
-    (1.0, 0.0)
-    """
-    slope, _ = np.polyfit(np.log(np.asarray(x, np.float64)), np.log(np.maximum(y, floor)), 1)
-    return float(slope)

@@ -2,7 +2,7 @@ r"""Results on disk: one file a setting, named by what it depends on, written at
 
 A result depends on its claim, its setting, the seed, the bytes of the trace that the setting names, and the source: all
 of hedgelab with the versions and the CPU that shape its numbers (`hedgelab._jit.source_hash`), the bundled costs, the
-claim's module and what that imports of this folder. A file's name is a hash of these, and its metadata say them in
+claim's module (of a package `measure.py`) and what that imports of this folder. A file's name is a hash of these, and its metadata say them in
 full. Nothing else, a worker's host or the number of processes, changes a byte.
 """
 
@@ -31,7 +31,18 @@ from hedgelab.storage.costs import BUNDLED
 from hedgelab.storage.shards import with_sorted_metadata, write_atomically
 from hedgelab.storage.typed_json import seal, unseal
 
-__all__ = ["Task", "code", "identity", "load", "load_answers", "module_of", "save", "save_answers", "sources"]
+__all__ = [
+    "Task",
+    "code",
+    "identity",
+    "load",
+    "load_answers",
+    "measure_of",
+    "module_of",
+    "save",
+    "save_answers",
+    "sources",
+]
 
 Task = tuple[str, Setting, int]  # claim, setting, seed
 HEDGELAB = Path(hedgelab.__file__).parent
@@ -45,6 +56,12 @@ def module_of(name: str) -> str:
     'experiments.claims.scaling'
     """
     return f"experiments.claims.{name}"
+
+
+def measure_of(name: str) -> str:
+    """Return the module on which a claim's results depend: its `measure.py` if it is a package, else itself."""
+    own = module_of(name)
+    return f"{own}.measure" if _is_module(f"{own}.measure") else own
 
 
 @functools.cache
@@ -88,7 +105,7 @@ def code(name: str) -> str:
     As they were when this was first asked for, which `execute` does before it imports the claim.
     """
     digest = hashlib.sha256()
-    for path in (*sorted(HEDGELAB.rglob("*.py")), *sources(module_of(name)), BUNDLED):
+    for path in (*sorted(HEDGELAB.rglob("*.py")), *sources(measure_of(name)), BUNDLED):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 
@@ -187,7 +204,8 @@ def load(folder: Path, task: Task) -> Arrays | None:
 
 
 def _answers_file(folder: Path, tasks: Sequence[Task]) -> Path:
-    everything = _digest(" ".join(_text_of(task) for task in tasks))
+    judges = [path.read_text() for path in sources(module_of(tasks[0][0]))]
+    everything = _digest(" ".join([*(_text_of(task) for task in tasks), *judges]))
     return folder / tasks[0][0] / f"answers-{everything[:20]}.json"
 
 
