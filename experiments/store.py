@@ -81,7 +81,8 @@ def _follow(module: str, found: dict[str, Path]) -> None:
         if isinstance(node, ast.Import):
             imported = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            within = module.split(".")[: -node.level] if node.level else []
+            own = [*module.split("."), ""] if spec.submodule_search_locations else module.split(".")
+            within = own[: -node.level] if node.level else []
             base = ".".join([*within, *([node.module] if node.module else [])])
             imported = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         else:
