@@ -9,7 +9,7 @@ A claim is one module in `experiments/claims/`, with
     check      check(results) -> {question: Answer}: aggregation and intervals alone
 
 One that needs more room is a package of that name, whose `__init__.py` hands on the same five: `asked.py` says what is
-asked and run, `measure.py` has run, `judge.py` has check. Results depend on `measure.py` and what that imports alone, so
+asked and run, `measure.py` has run, `judge.py` has check. Results depend on `measure.py` and what that imports alone:
 words and aggregation can change without a new run.
 
 A question says where its effect must lie (`Rule`). The verdict follows from the effect's interval: *holds* when all of

@@ -2,8 +2,8 @@ r"""Results on disk: one file a setting, named by what it depends on, written at
 
 A result depends on its claim, its setting, the seed, the bytes of the trace that the setting names, and the source: all
 of hedgelab with the versions and the CPU that shape its numbers (`hedgelab._jit.source_hash`), the bundled costs, the
-claim's module (of a package `measure.py`) and what that imports of this folder. A file's name is a hash of these, and its metadata say them in
-full. Nothing else, a worker's host or the number of processes, changes a byte.
+claim's module (of a package its `measure.py`) and what that imports of this folder. A file's name is a hash of these,
+and its metadata say them in full. Nothing else, a worker's host or the number of processes, changes a byte.
 """
 
 from __future__ import annotations
