@@ -111,10 +111,8 @@ def run(
             raise ClaimError("--record is for the bundled traces and seed 0")
         begin = time.perf_counter()
         try:
-            with _progress() as advance, alone(plan.out):
-                if plan.missing(chosen):
-                    with EXECUTORS[executor](workers, address) as engine:
-                        run_claims(chosen, plan, engine, advance)
+            with alone(plan.out), _progress() as advance:
+                run_claims(chosen, plan, lambda: EXECUTORS[executor](workers, address), advance)
         except KeyboardInterrupt:
             typer.echo(f"Interrupted. What was computed is kept; go on with: {plan.command(*chosen)}", err=True)
             raise typer.Exit(130) from None

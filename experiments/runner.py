@@ -10,7 +10,7 @@ import fcntl
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,10 +61,6 @@ class Plan:
         tasks = self.tasks(name)
         return sum(store.load(self.out, task) is not None for task in tasks), len(tasks)
 
-    def missing(self, names: Sequence[str]) -> bool:
-        """Return whether a result of these claims has to be computed."""
-        return any(store.load(self.out, task) is None for name in names for task in self.tasks(name))
-
     def command(self, *names: str) -> str:
         """Return the command line that computes claims of this plan."""
         words = ["python -m experiments run", *names]
@@ -96,13 +92,14 @@ def _said(task: store.Task) -> str:
 def run_claims(
     names: Sequence[str],
     plan: Plan,
-    engine: Engine,
+    start: Callable[[], AbstractContextManager[Engine]],
     advance: Callable[[str, int, int], None] = lambda name, done, total: None,
 ) -> int:
     """Compute the results that are missing, keeping each when it is there; return how many were computed.
 
-    advance : called with (claim, results there, results in all) at the beginning and whenever a task ends. A task that
-    raises ends the run when those beside it have ended; what was computed is kept, and the same call goes on.
+    start : gives the engine, see `experiments.executors`; not called if nothing is missing. advance : called with
+    (claim, results there, results in all) at the beginning and whenever a task ends. A task that raises ends the run
+    when those beside it have ended; what was computed is kept, and the same call goes on.
     """
     missing: list[store.Task] = []
     done, total = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
@@ -112,23 +109,29 @@ def run_claims(
         missing += here
         total[name], done[name] = len(tasks), len(tasks) - len(here)
         advance(name, done[name], total[name])
-    ended = as_they_end(
-        missing,
-        lambda task: engine.submit(__name__, "execute", task, store.code(task[0])),
-        at_once=engine.at_once,
-        name=_said,
-    )
+    if missing:
+        with start() as engine:
+            for task, arrays in _ended(missing, engine):
+                store.save(plan.out, task, arrays)
+                done[task[0]] += 1
+                advance(task[0], done[task[0]], total[task[0]])
+    return len(missing)
+
+
+def _ended(tasks: Sequence[store.Task], engine: Engine) -> Iterator[tuple[store.Task, Arrays]]:
+    """Yield (task, what it gives) as tasks end."""
     try:
-        for task, arrays in ended:
-            store.save(plan.out, task, arrays)
-            done[task[0]] += 1
-            advance(task[0], done[task[0]], total[task[0]])
+        yield from as_they_end(
+            tasks,
+            lambda task: engine.submit(__name__, "execute", task, store.code(task[0])),
+            at_once=engine.at_once,
+            name=_said,
+        )
     except BrokenExecutor as error:
         raise ClaimError(
             "a worker process was ended from outside (for want of memory?); what was computed is kept, the same "
             "command goes on, and fewer --workers need less memory"
         ) from error
-    return len(missing)
 
 
 def results_of(name: str, plan: Plan) -> Results:

@@ -23,7 +23,7 @@ settings.load_profile("hedgelab")
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory: pytest.TempPathFactory):
     """A function from a claim's name to the results of its quick settings, computed once for all test processes."""
-    from experiments.executors import Engine, InThisProcess
+    from experiments.executors import local
     from experiments.runner import Plan, results_of, run_claims
 
     base = tmp_path_factory.getbasetemp()
@@ -34,7 +34,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory):
         plan = Plan(quick=True, out=folder)
         with (folder / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            run_claims([name], plan, Engine(InThisProcess(), 1))
+            run_claims([name], plan, lambda: local(0))
         return results_of(name, plan)
 
     return results

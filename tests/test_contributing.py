@@ -135,7 +135,7 @@ def test_the_example_drafter_checks_its_options(tmp_path, grown):
 
 def test_the_example_claim_is_complete(tmp_path, monkeypatch):
     import experiments.claims
-    from experiments.executors import Engine, InThisProcess
+    from experiments.executors import local
     from experiments.runner import Plan, run_claims, verdicts
 
     (tmp_path / "halves.py").write_text(BLOCKS[4])
@@ -143,7 +143,7 @@ def test_the_example_claim_is_complete(tmp_path, monkeypatch):
     monkeypatch.setattr(experiments.claims, "NAMES", ("halves",))
     plan = Plan(quick=True, out=tmp_path / "out")
     try:
-        assert run_claims(["halves"], plan, Engine(InThisProcess(), 1)) == 1
+        assert run_claims(["halves"], plan, lambda: local(0)) == 1
         (found,) = verdicts("halves", plan)
     finally:
         sys.modules.pop("experiments.claims.halves", None)

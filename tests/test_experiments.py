@@ -41,7 +41,7 @@ from experiments.claim import (
     exactly,
     findings,
 )
-from experiments.executors import Engine, InThisProcess
+from experiments.executors import local
 from experiments.runner import MissingError, Plan, alone, results_of, run_claims
 from hedgelab.regret import Interval, student_quantile
 from paper_figures.__main__ import app as drawing
@@ -339,7 +339,7 @@ def test_answers_are_kept_until_a_result_changes(toy: Path, tmp_path: Path, monk
     from experiments.runner import verdicts
 
     plan = Plan(quick=True, out=tmp_path / "out")
-    run_claims(["toy"], plan, HERE)
+    run_claims(["toy"], plan, here)
     first = verdicts("toy", plan)
     module = sys.modules["experiments.claims.toy"]
     monkeypatch.setattr(module, "check", lambda results: pytest.fail("checked again"))
@@ -370,17 +370,17 @@ def test_a_worker_with_other_code_is_refused(toy: Path) -> None:
 
 def test_two_runs_do_not_share_a_folder(elsewhere: Path, tmp_path: Path) -> None:
     with alone(tmp_path / "out" / "experiments"):
-        done = _here("run", "toy", "--quick", "--workers", "0")
+        done = _command("run", "toy", "--quick", "--workers", "0")
     assert done.exit_code == 2
     assert "another run writes its results there" in done.stderr
-    assert _here("run", "toy", "--quick", "--workers", "0").exit_code == 0
+    assert _command("run", "toy", "--quick", "--workers", "0").exit_code == 0
 
 
 def test_a_damaged_record_is_said(elsewhere: Path, tmp_path: Path) -> None:
     (tmp_path / "verdicts.json").write_text("{")
-    assert _here("run", "toy", "--quick", "--workers", "0").exit_code == 0
+    assert _command("run", "toy", "--quick", "--workers", "0").exit_code == 0
     for words in (["check", "--quick"], ["table"], ["run", "toy", "--quick", "--record"]):
-        done = _here(*words)
+        done = _command(*words)
         assert done.exit_code == 2, words
         assert "verdicts.json: cannot be read" in done.stderr
 
@@ -393,7 +393,10 @@ def test_sources_are_followed() -> None:
 
 # ------------------------------------------------------------------ runs in this process
 
-HERE = Engine(InThisProcess(), 1)
+
+def here() -> Any:
+    """Return this process as the engine."""
+    return local(0)
 
 
 def test_what_is_there_is_not_computed_again(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,23 +404,23 @@ def test_what_is_there_is_not_computed_again(toy: Path, tmp_path: Path, monkeypa
     monkeypatch.setenv("TOY_FAILS", "2")
     said: list[tuple[str, int, int]] = []
     with pytest.raises(ValueError, match="no luck") as error:
-        run_claims(["toy"], plan, HERE, lambda *step: said.append(step))
+        run_claims(["toy"], plan, here, lambda *step: said.append(step))
     assert error.value.__notes__ == ["in claim toy: value 2, pause 0.0"]
     assert said == [("toy", 0, 4), ("toy", 1, 4), ("toy", 2, 4)]
     with pytest.raises(MissingError, match=r"2 of 4 results are missing: python -m experiments run toy --quick --out"):
         results_of("toy", plan)
     monkeypatch.delenv("TOY_FAILS")
-    assert run_claims(["toy"], plan, HERE) == 2
-    assert run_claims(["toy"], plan, HERE) == 0
+    assert run_claims(["toy"], plan, here) == 2
+    assert run_claims(["toy"], plan, here) == 0
     results = results_of("toy", plan)
     assert [float(each.arrays["double"]) for each in results] == [0.0, 2.0, 4.0, 6.0]
-    assert Plan(quick=True, seed=1, out=plan.out).missing(["toy"])
+    assert Plan(quick=True, seed=1, out=plan.out).done("toy") == (0, 4)
 
 
 def test_the_record_notices_another_verdict(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "RECORD", tmp_path / "verdicts.json")
     plan = Plan(quick=True, out=tmp_path / "out")
-    run_claims(["toy"], plan, HERE)
+    run_claims(["toy"], plan, here)
     from experiments.runner import verdicts
 
     found = verdicts("toy", plan)
@@ -444,7 +447,7 @@ def test_the_record_notices_another_verdict(toy: Path, tmp_path: Path, monkeypat
 # ------------------------------------------------------------------ the command line
 
 
-def _here(*words: str, app: Any = app) -> Any:
+def _command(*words: str, app: Any = app) -> Any:
     return CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
 
 
@@ -471,36 +474,36 @@ def elsewhere(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def test_run_list_check_and_figures(elsewhere: Path) -> None:
-    listed = _here("list", "--quick")
+    listed = _command("list", "--quick")
     assert "toy (0 of 4 results): Doubling doubles." in listed.stdout
     assert "in [-1e-12, 1e-12]" in listed.stdout
-    missing = _here("check", "--quick")
+    missing = _command("check", "--quick")
     assert missing.exit_code == 2
     assert missing.stderr == "Error: claim toy: 4 of 4 results are missing: python -m experiments run toy --quick\n"
-    figure = _here("--quick", app=drawing)
+    figure = _command("--quick", app=drawing)
     assert figure.exit_code == 1
     assert "python -m experiments run toy --quick" in figure.stderr
-    ran = _here("run", "all", "--quick", "--record", "--workers", "0")
+    ran = _command("run", "all", "--quick", "--record", "--workers", "0")
     assert ran.exit_code == 0, ran.stderr
     assert "all are twice as large" in ran.stdout
     assert "holds" in ran.stdout
-    again = _here("run", "all", "--quick", "--json")
+    again = _command("run", "all", "--quick", "--json")
     assert json.loads(again.stdout)["toy"]["doubles"]["verdict"] == HOLDS
-    assert "4 of 4" in _here("list", "--quick").stdout
-    checked = _here("check", "--quick")
+    assert "4 of 4" in _command("list", "--quick").stdout
+    checked = _command("check", "--quick")
     assert (checked.exit_code, checked.stdout) == (0, "2 verdicts, as on record\n")
-    assert "| Doubling doubles. | *holds*" not in _here("table").stdout  # quick verdicts are not the README's
-    drawn = _here("--quick", "--out", "figures", app=drawing)
+    assert "| Doubling doubles. | *holds*" not in _command("table").stdout  # quick verdicts are not the README's
+    drawn = _command("--quick", "--out", "figures", app=drawing)
     assert drawn.exit_code == 0, drawn.stderr
     first = [Path("figures", f"toy{suffix}").read_bytes() for suffix in (".png", ".pdf")]
-    _here("toy", "--quick", "--out", "figures", app=drawing)
+    _command("toy", "--quick", "--out", "figures", app=drawing)
     assert first == [Path("figures", f"toy{suffix}").read_bytes() for suffix in (".png", ".pdf")]
     elsewhere.write_text(TOY.replace("2 * setting", "3 * setting", 1))  # a wrong claim: nothing of it is there
     _forget()
-    assert _here("check", "--quick").exit_code == 2
+    assert _command("check", "--quick").exit_code == 2
     sys.modules.pop("experiments.claims.toy")
-    assert _here("run", "toy", "--quick", "--workers", "0").exit_code == 0
-    wrong = _here("check", "--quick")
+    assert _command("run", "toy", "--quick", "--workers", "0").exit_code == 0
+    wrong = _command("check", "--quick")
     assert wrong.exit_code == 1
     assert "toy, doubles: fails" in wrong.stdout
 
@@ -518,13 +521,13 @@ def test_run_list_check_and_figures(elsewhere: Path) -> None:
     ],
 )
 def test_bad_arguments_are_named(words: list[str], message: str, elsewhere: Path) -> None:
-    done = _here(*words)
+    done = _command(*words)
     assert done.exit_code == 2
     assert message in done.stderr
 
 
 def test_unknown_figures_are_named(elsewhere: Path) -> None:
-    done = _here("toy", "tou", app=drawing)
+    done = _command("toy", "tou", app=drawing)
     assert (done.exit_code, done.stderr) == (2, "Error: no figure tou; there are toy\n")
 
 
@@ -667,7 +670,7 @@ def test_no_scheduler_is_said(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) 
         raise OSError("Timed out")
 
     monkeypatch.setattr(distributed, "Client", refuse)
-    done = _here("run", "toy", "--executor", "dask", "--address", "tcp://127.0.0.1:9")
+    done = _command("run", "toy", "--executor", "dask", "--address", "tcp://127.0.0.1:9")
     assert done.exit_code == 2
     assert "no scheduler answers at tcp://127.0.0.1:9" in done.stderr
 
