@@ -598,7 +598,7 @@ def show_costs(
 @app.command()
 def learners(
     as_json: AsJson = False,
-    markdown: Annotated[bool, typer.Option(help="Print the rows of README's table.")] = False,
+    markdown: Annotated[bool, typer.Option(help="Print the rows of hedgelab/algorithms/README.md.")] = False,
 ) -> None:
     """List the learners: feedback, parameters, bound and its status, reference, file."""
     from hedgelab.algorithms import LEARNERS, MODULES
