@@ -79,8 +79,8 @@ class Texts:
         self, tokens: ArrayLike, rounds: ArrayLike, other: ArrayLike, group: str = POOLED, comparisons: int = 1
     ) -> Interval:
         """Return MAT of one policy minus that of another over a group's texts, paired: all (S,)."""
-        parts = [np.asarray(part, np.float64)[self.of(group)] for part in (tokens, rounds, other)]
-        return of_difference_of_ratios(*parts, self.draws(group, comparisons), comparisons)
+        all_of, own, its = (np.asarray(part, np.float64)[self.of(group)] for part in (tokens, rounds, other))
+        return of_difference_of_ratios(all_of, own, its, self.draws(group, comparisons), comparisons)
 
     def halves(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return two halves of the texts, (S,) each: every other prompt of each domain, in order of their names."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.claim import Results
-from experiments.claims.delay import KS, MODES, differences, domains, growth, late_regret
+from experiments.claims.delay import KS, difference, growth, late_regret
+from experiments.texts import Texts
 from paper_figures import style
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def _real(axes: Any, results: Results) -> None:
 
 def _feedback(axes: Any, results: Results) -> None:
     result = results.one(kind="feedback", learner="normalhedge")
-    groups = domains(result)
+    groups = Texts(result.arrays).groups
     for j, (mode, (colour, marker)) in enumerate(_MODES.items()):
-        intervals = [differences(result, mode, domain) for domain in groups.values()]
+        intervals = [difference(result, mode, "delayed", group) for group in groups]
         place = np.arange(len(groups)) + 0.2 * (j - 1)
         style.points(axes, place, intervals, label=mode, color=colour, marker=marker)
     axes.axhline(0, color="black", linewidth=0.6)
@@ -74,7 +75,7 @@ def _feedback(axes: Any, results: Results) -> None:
     axes.set_xticks(np.arange(len(groups)), [name.replace(" ", "\n") for name in groups])
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + 0.25 * (high - low))  # room for the legend
-    axes.set(title=f"d  MAT beside {MODES[0]} losses, normalhedge", ylabel="difference of MAT\n(tokens per round)")
+    axes.set(title="d  MAT beside delayed losses, normalhedge", ylabel="difference of MAT\n(tokens per round)")
     axes.legend(loc="upper right", fontsize=6.5, ncols=3)
 
 

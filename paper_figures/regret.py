@@ -57,7 +57,7 @@ def _decoding(axes: Any, results: Results, pool: str) -> None:
     for protocol in PROTOCOLS:
         regret, excess = data.regret(protocol), 100 * data.excess_rounds(protocol)
         for i, name in enumerate(POLICIES):
-            x, y = data.interval(regret[:, i]), data.interval(excess[:, i])
+            x, y = data.draws.interval(regret[:, i]), data.draws.interval(excess[:, i])
             looks = style.look(name)
             for panel in (axes, zoom) if protocol == "stream" and name != "uniform" else (axes,):
                 panel.errorbar(

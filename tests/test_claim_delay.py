@@ -9,6 +9,8 @@ import pytest
 import hedgelab as hl
 from experiments.claim import FAILS, HOLDS, Result, Results, findings
 from experiments.claims import delay
+from experiments.claims.delay import asked, measure
+from experiments.claims.delay.own_delays import bold
 from paper_figures import delay as figure_of
 from tests.sizes import needs_jit
 
@@ -93,7 +95,7 @@ def test_worlds_by_hand(policy, naive):
 
 def test_own_delays_are_bold_where_all_are_alike():
     losses = hl.worlds.gap(300, 4, 0.2).array(seed=1)
-    own = delay.bold_with_own_delays(lambda t, probs, rng: losses[t], np.full(4, 6), 300, 0.3, 0)
+    own = bold(lambda t, probs, rng: losses[t], np.full(4, 6), 300, 0.3, 0)
     game = hl.play(losses, hl.learner("hedge", learning_rate=0.3), delay=6, delay_mode="bold")
     assert own == pytest.approx(game.regret, abs=1e-9)
 
@@ -115,7 +117,7 @@ def test_own_delays_follow_the_pick_by_hand():
         pick = 0 if draw.random() <= first else 1
         due.append((t + late[pick] + 1, copy, row))
     expected = own - losses.sum(axis=0).min()
-    found = delay.bold_with_own_delays(lambda t, probs, rng: losses[t], late, 120, 0.5, 5)
+    found = bold(lambda t, probs, rng: losses[t], late, 120, 0.5, 5)
     assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -130,7 +132,7 @@ def test_padding_of_a_constant_delay_is_bold():
 @pytest.fixture
 def tiny(monkeypatch):
     trace = hl.worlds.pool([[0.9, 0.3, 0.5], [0.2, 0.8, 0.5]], 30, sequences=2, k=3, seed=4)
-    monkeypatch.setattr(delay, "trace_of", lambda setting: trace)
+    monkeypatch.setattr(measure, "trace_of", lambda setting: trace)
     return trace
 
 
@@ -138,13 +140,13 @@ def test_token_games_are_those_of_the_decode_run(tiny):
     k = 3
     arrays = delay.run({"kind": "token game", "trace": "", "k": k}, 0)
     losses = hl.feedback.losses(tiny, k=k)
-    for i, name in enumerate(delay.SEARCHED):
+    for i, name in enumerate(measure.SEARCHED):
         run = hl.replay(tiny, name, k=k, token_game=True)
         rounds = np.split(run.committed, np.cumsum(run.sequence_rounds)[:-1])
         for s, committed in enumerate(rounds):
             rows = slice(tiny.offsets[s], tiny.offsets[s + 1] - (k - 1))
             regret = run.expected_loss[rows].sum() - losses[rows].sum(axis=0).min()
-            assert arrays["regret"][i, delay.LATE.index("queue"), s] == pytest.approx(regret, abs=1e-9)
+            assert arrays["regret"][i, measure.LATE.index("queue"), s] == pytest.approx(regret, abs=1e-9)
             ends = np.cumsum(committed)
             waits = [next(e for e in ends if e > t + k - 1) - t - 1 for t in range(30 - (k - 1))]
             assert arrays["delay"][i, s] == pytest.approx(np.mean(waits))
@@ -162,7 +164,7 @@ def test_modes_of_feedback_are_those_asked_for(tiny):
     assert arrays["picks"].sum(axis=1) == pytest.approx(1)
     result = Result({}, arrays)
     mats = arrays["tokens"].sum() / arrays["rounds"].sum(axis=1)
-    assert delay.differences(result, "censored").estimate == pytest.approx(mats[2] - mats[0])
+    assert delay.difference(result, "censored", "delayed").estimate == pytest.approx(mats[2] - mats[0])
 
 
 # ------------------------------------------------------------------ planted errors
@@ -171,7 +173,7 @@ def test_modes_of_feedback_are_those_asked_for(tiny):
 def test_losses_shown_without_delay_are_found(quick, monkeypatch):
     play = hl.play
     monkeypatch.setattr(hl, "play", lambda losses, learner, **o: play(losses, learner, **(o | {"delay": 0})))
-    planted = again(quick, lambda s: s.get("world") == "block" and s["policy"] in delay.TUNED)
+    planted = again(quick, lambda s: s.get("world") == "block" and s["policy"] in asked.TUNED)
     assert verdicts(quick)["adversary"].verdict == HOLDS
     assert verdicts(planted)["adversary"].verdict == FAILS
 
@@ -194,7 +196,7 @@ def test_one_copy_in_place_of_many_is_found(quick, monkeypatch):
 
 def test_the_right_weights_answer_the_question_of_weights(quick, monkeypatch):
     # the effect is that of own weights: told of the weights played, NormalHedge grows as it should
-    monkeypatch.setattr(delay, "_own_weights", lambda: "normalhedge")
+    monkeypatch.setattr(measure, "_own_weights", lambda: "normalhedge")
     found = verdicts(again(quick, lambda s: s.get("policy") == "normalhedge, own weights"))
     assert verdicts(quick)["weights"].verdict == FAILS
     assert found["weights"].verdict == HOLDS

@@ -9,6 +9,8 @@ import pytest
 import hedgelab as hl
 from experiments.claim import FAILS, HOLDS, Result, Results, findings
 from experiments.claims import no_regret
+from experiments.claims.no_regret import decoding, judge, measure
+from experiments.claims.no_regret.asked import OBJECTIVES
 from experiments.intervals import resample
 from experiments.store import load, save
 from paper_figures import regret
@@ -22,12 +24,22 @@ def quick(quick):
     return quick("no_regret")
 
 
-def again(results, **changed):
+def again(results, *kinds):
     """The results with those kinds run once more, under whatever was planted."""
     return Results(
         [
-            Result(each.setting, no_regret.run(each.setting, 0)) if each.setting["kind"] in changed["kinds"] else each
+            Result(each.setting, no_regret.run(each.setting, 0)) if each.setting["kind"] in kinds else each
             for each in results
+        ]
+    )
+
+
+def planted(results, change, **setting):
+    """The results with `change(arrays)` added to the arrays of those whose settings have these values."""
+    return Results(
+        [
+            Result(own, {**had, **change(had)}) if setting.items() <= own.items() else Result(own, had)
+            for own, had in results
         ]
     )
 
@@ -71,7 +83,7 @@ def tiny(monkeypatch):
         drafters=["x", "y", "z"],
         k=K,
     )
-    monkeypatch.setattr(no_regret, "trace_of", lambda setting: trace)
+    monkeypatch.setattr(measure, "trace_of", lambda setting: trace)
     return trace
 
 
@@ -98,7 +110,7 @@ def naive_hedge(losses, times):
 
 def test_streams_by_hand(tiny, monkeypatch):
     order = np.array([2, 0, 3, 1, 2, 2])
-    monkeypatch.setattr(no_regret, "_orders", lambda *given: [order])
+    monkeypatch.setattr(measure, "_orders", lambda *given: [order])
     setting = {"kind": "stream", "trace": "", "pool": "all", "k": K, "objective": "length", "learner": "hedge"}
     arrays = no_regret.run(setting | {"streams": 1, "tokens": 25}, 0)
     by_text = naive_losses(tiny)
@@ -111,7 +123,7 @@ def test_streams_by_hand(tiny, monkeypatch):
 def test_streams_resample_prompts_within_domains(tiny):
     lengths = np.array([6, 4, 7, 2])
     for order, drawn in zip(
-        no_regret._orders(tiny, lengths, 3000, 4, 0),
+        measure._orders(tiny, lengths, 3000, 4, 0),
         resample(["p", "q", "r", "s"], ["a", "a", "b", "b"], resamples=4, seed=0).weights,
         strict=True,
     ):
@@ -132,7 +144,7 @@ def test_decoding_by_hand(tiny):
     uniform = no_regret.POLICIES.index("uniform")
     for protocol in (0, 1):  # uniform's loss in each text knows no order: so the orders were undone
         assert arrays["own_loss"][protocol, uniform] == pytest.approx(sums.mean(axis=1), abs=1e-7)
-    data = no_regret.Decoded(Result(setting, arrays))
+    data = decoding.Decoded(Result(setting, arrays))
     own, plays = arrays["own_loss"], arrays["plays"].sum()
     assert data.regret("query")[0] == pytest.approx((own[0].sum(axis=1) - sums.min(axis=1).sum()) / plays)
     assert data.regret("stream")[0] == pytest.approx((own[1].sum(axis=1) - sums.sum(axis=0).min()) / plays)
@@ -154,7 +166,7 @@ def test_specialists_play_among_themselves(quick):
     trace = hl.sample_trace("t10")
     names = specialists_by_hand(trace)
     assert len(names) == len(trace.manifest.domains) == 7
-    for objective in no_regret.OBJECTIVES:
+    for objective in OBJECTIVES:
         every, few = (quick.one(kind="decode", objective=objective, pool=each).arrays for each in no_regret.POOLS)
         assert few["names"].tolist() == names
         columns = [every["names"].tolist().index(name) for name in names]
@@ -170,14 +182,14 @@ def test_specialists_play_among_themselves(quick):
 def test_both_pools_stream_the_same_prompts(quick):
     # uniform's regret in a pool, from the regret of whoever leads it: no learner, so the same texts or another number
     trace = hl.sample_trace("t10")
-    losses, begin = no_regret._losses(trace, 5, "length")
-    few, begin_few = no_regret._losses(trace.among(specialists_by_hand(trace)), 5, "length")
+    losses, begin = measure._losses(trace, 5, "length")
+    few, begin_few = measure._losses(trace.among(specialists_by_hand(trace)), 5, "length")
     assert begin.tolist() == begin_few.tolist()
     setting = quick.one(kind="stream", objective="length", learner="uniform", pool="all").setting
     tokens, streams = setting["tokens"], setting["streams"]
     for pool, values in zip(no_regret.POOLS, (losses, few), strict=True):
         arrays = quick.one(kind="stream", objective="length", learner="uniform", pool=pool).arrays
-        for s, order in enumerate(no_regret._orders(trace, np.diff(begin), tokens, streams, 0)):
+        for s, order in enumerate(measure._orders(trace, np.diff(begin), tokens, streams, 0)):
             rows = np.concatenate([np.arange(begin[i], begin[i + 1]) for i in order])[:tokens]
             total = values[rows].sum(axis=0)
             assert arrays["regret"][s, -1] == pytest.approx(total.mean() - total.min(), rel=1e-6)
@@ -219,42 +231,35 @@ def test_fair_coins_by_hand(quick):
 def test_the_exponent_sees_the_rate(quick, power, word):
     # every curve replaced by T^(1 + power), with noise that three runs and 25 comparisons can still bear
     rng = np.random.default_rng(0)
-    planted = []
-    for each in quick:
-        arrays = dict(each.arrays)
-        if each.setting["kind"] in ("stream", "long"):
-            noise = np.exp(0.002 * rng.standard_normal(arrays["regret"].shape))
-            arrays["regret"] = arrays["times"] ** (1 + power) * noise
-        planted.append(Result(each.setting, arrays))
-    found = verdicts(Results(planted))["rate"]
+
+    def curves(arrays):
+        noise = np.exp(0.002 * rng.standard_normal(arrays["regret"].shape))
+        return {"regret": arrays["times"] ** (1 + power) * noise}
+
+    found = verdicts(planted(planted(quick, curves, kind="stream"), curves, kind="long"))["rate"]
     assert found.verdict == word
     assert found.effect.estimate == pytest.approx(power, abs=0.02)
 
 
 def test_saturated_streams_are_left_out_of_the_rate_and_said(quick):
-    case, planted = "squint: stream, length, all", []
-    for each in quick:
-        arrays = dict(each.arrays)
-        if each.setting.get("learner") == "squint" and each.setting["kind"] == "stream":
-            arrays["regret"] = np.where(arrays["times"] < 500, 5.0, 0.5) * np.ones_like(arrays["regret"])
-        planted.append(Result(each.setting, arrays))
-    answer = verdicts(Results(planted))["rate"].answer
+    case = "squint: stream, length, all"
+
+    def saturated(arrays):
+        return {"regret": np.where(arrays["times"] < 500, 5.0, 0.5) * np.ones_like(arrays["regret"])}
+
+    answer = verdicts(planted(quick, saturated, kind="stream", learner="squint"))["rate"].answer
     assert case not in answer.cases()
     assert f"{case}, 3 of 3 runs, in the mean after T = " in answer.note
     times = np.array([10**6 * 10 ** (-i / 5) for i in range(11)][::-1])
     curve = np.where(np.arange(11) < 5, 3.0 * times**0.1, -1.0)
-    assert no_regret._rate(times, curve) == pytest.approx(-0.9)
-    assert math.isnan(no_regret._rate(times, np.where(np.arange(11) < 4, curve, -1.0)))
+    assert judge.exponent(times, curve) == pytest.approx(-0.9)
+    assert math.isnan(judge.exponent(times, np.where(np.arange(11) < 4, curve, -1.0)))
 
 
 def test_the_rate_is_asked_where_uniform_fails(quick):
-    planted = [
-        Result(each.setting, dict(quick.one(**(each.setting | {"learner": "uniform"})).arrays))
-        if each.setting["kind"] == "long" and each.setting["learner"] == "squint"
-        else each
-        for each in quick
-    ]
-    found = verdicts(Results(planted))["rate"]
+    gap = {"kind": "long", "world": "gap"}
+    idle = quick.one(**gap, learner="uniform").arrays
+    found = verdicts(planted(quick, lambda arrays: idle, **gap, learner="squint"))["rate"]
     assert found.answer.cases()["squint: gap, N = 16"].estimate > -0.2
     assert found.verdict == FAILS
 
@@ -274,10 +279,7 @@ def test_a_leaked_row_is_found(quick, monkeypatch):
 
     setting = {"kind": "coins", "drafters": 16, "rounds": 100, "seeds": 60}
     monkeypatch.setattr(hl, "play", leaky)
-    planted = [
-        Result(setting, no_regret.run(setting, 0)) if each.setting["kind"] == "coins" else each for each in quick
-    ]
-    found = verdicts(Results(planted))["coins"]
+    found = verdicts(planted(quick, lambda arrays: no_regret.run(setting, 0), kind="coins"))["coins"]
     assert found.verdict == FAILS
     assert found.effect.high < 0.5
     assert found.answer.cases()["uniform"].low > 0.5  # which plays the same whatever it sees
@@ -287,7 +289,7 @@ def test_a_learner_that_does_not_learn_is_found(quick, monkeypatch):
     play, replay = hl.play, hl.replay
     monkeypatch.setattr(hl, "play", lambda losses, learner, **o: play(losses, _idle(learner), **o))
     monkeypatch.setattr(hl, "replay", lambda trace, learner, **o: replay(trace, _idle(learner), **o))
-    found = verdicts(again(quick, kinds=("stream", "decode", "world")))
+    found = verdicts(again(quick, "stream", "decode", "world"))
     for name in ("rate", "small", "bounded", "query", "rounds"):
         assert found[name].verdict == FAILS, name
         assert "adahedge" in found[name].case, name
@@ -295,13 +297,10 @@ def test_a_learner_that_does_not_learn_is_found(quick, monkeypatch):
 
 @pytest.mark.parametrize("pool", no_regret.POOLS)
 def test_a_learner_that_does_not_learn_in_one_pool_is_found_there(quick, pool):
-    planted = []
-    for each in quick:
-        arrays = dict(each.arrays)
-        if each.setting.get("pool") == pool and each.setting.get("learner") == "squint":
-            arrays["regret"] = np.tile(0.1 * arrays["times"], (len(arrays["regret"]), 1))
-        planted.append(Result(each.setting, arrays))
-    before, after = verdicts(quick), verdicts(Results(planted))
+    def idle(arrays):
+        return {"regret": np.tile(0.1 * arrays["times"], (len(arrays["regret"]), 1))}
+
+    before, after = verdicts(quick), verdicts(planted(quick, idle, pool=pool, learner="squint"))
     for name in ("rate", "small"):
         assert after[name].tally[FAILS] - before[name].tally[FAILS] == 2, name  # both objectives
         assert after[name].case.startswith("squint: stream")
@@ -314,24 +313,16 @@ def _idle(name):
 
 
 def test_rounds_counted_twice_are_found(quick):
-    planted = []
-    for each in quick:
-        arrays = dict(each.arrays)
-        if each.setting["kind"] == "decode" and each.setting["objective"] == "acceptance":
-            arrays["rounds"] = 2 * arrays["rounds"]
-        planted.append(Result(each.setting, arrays))
+    twice = planted(quick, lambda arrays: {"rounds": 2 * arrays["rounds"]}, kind="decode", objective="acceptance")
     assert verdicts(quick)["acceptance"].verdict != FAILS
-    assert verdicts(Results(planted))["acceptance"].verdict == FAILS
+    assert verdicts(twice)["acceptance"].verdict == FAILS
 
 
 def test_an_order_turned_round_is_found(quick):
-    planted = []
-    for each in quick:
-        arrays = dict(each.arrays)
-        if each.setting["kind"] == "decode":
-            arrays["rounds"] = arrays["rounds"].max(axis=1, keepdims=True) + 10 - arrays["rounds"]
-        planted.append(Result(each.setting, arrays))
-    assert verdicts(Results(planted))["order"].verdict == FAILS
+    def turned(arrays):
+        return {"rounds": arrays["rounds"].max(axis=1, keepdims=True) + 10 - arrays["rounds"]}
+
+    assert verdicts(planted(quick, turned, kind="decode"))["order"].verdict == FAILS
 
 
 def test_figure(quick):

@@ -29,7 +29,7 @@ def bold(base: Callable[[int], float], T: int, outstanding: int) -> float:
     Where G + 1 does not divide T, the copies' shares T // (G + 1) and one more are used. Proof: G + 1 copies
     suffice, each plays its own n_j rounds without delay, regrets against the copies' own best add up to at least the
     regret, and for a concave f equal shares are the worst. With an f that holds pathwise, against any adversary, delays
-    may follow the picks, as those of a decode loop do (`experiments/claims/delay.py` measures it). An f in expectation
+    may follow the picks, as those of a decode loop do (`experiments/claims/delay` measures it). An f in expectation
     needs delays that do not depend on the predictions: wait for the largest (padding).
 
     >>> round(bold(lambda n: hedge(n, 7), 512, 7) / math.sqrt(8 * 512 * math.log(7) / 2), 12)
