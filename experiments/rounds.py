@@ -32,6 +32,7 @@ __all__ = [
     "cut_of",
     "has_pool",
     "members",
+    "narrowed",
     "packed",
     "played",
     "sample_of",
@@ -94,6 +95,11 @@ def members(trace: hl.Trace, pool: str) -> list[str]:
     if not wanted:
         raise ClaimError(f"no pool {pool!r} in trace {trace.manifest.name!r}")
     return wanted
+
+
+def narrowed(trace: hl.Trace, drafters: Sequence[str]) -> hl.Trace:
+    """Return the trace of some drafters, the trace itself if they are all."""
+    return trace if len(drafters) == len(trace.drafters) else trace.among(drafters)
 
 
 def played(
