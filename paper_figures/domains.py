@@ -13,7 +13,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.claim import Results
-from experiments.claims.domains import FASTEST, HOME, MATCHED, NEW, PRICED, SINGLE, SPECIALISTS, STRONG, Table, tables
+from experiments.claims.domains import SPECIALISTS, Table, tables
+from experiments.claims.domains.measure import FASTEST, HOME, MATCHED, NEW, PRICED, SINGLE, STRONG
 from hedgelab.regret import Interval
 from paper_figures import style
 
@@ -63,7 +64,7 @@ def _look(policy: str) -> dict[str, Any]:
 
 def _differences(axes: Any, table: Table, title: str) -> None:
     shown = [name for name in _POLICIES if np.isfinite(table.rounds(name)).any()]
-    groups = table.groups
+    groups = table.texts.groups
     shifts = np.linspace(-0.38, 0.38, len(shown))
     for shift, name in zip(shifts, shown, strict=True):
         known = [(x, table.minus(name, NEW, group)) for x, group in enumerate(groups)]
@@ -140,12 +141,12 @@ def draw(results: Results) -> Figure:
     """Return the figure."""
     known = tables(results)
     main = results[0].setting["trace"]
-    pools = {table.setting["pool"]: table for table in known if table.setting["trace"] == main}
+    pools = {table.pool: table for table in known if table.setting["trace"] == main}
     figure = Figure(figsize=(style.WIDE, 8.2), layout="constrained")
     grid = figure.subplot_mosaic([["a", "a"], ["b", "b"], ["c", "d"]], height_ratios=[1, 1, 1.05])
     for key, pool, words in (("a", SPECIALISTS, "specialists"), ("b", "all", "drafters of all kinds")):
         if pool in pools:
-            count = len(pools[pool].about["drafters"])
+            count = len(pools[pool].arrays["drafters"])
             _differences(grid[key], pools[pool], f"{key}  Choosing among {count} {words}; below: MAT of NormalHedge")
     found: dict[str, Any] = {}
     for key in "ab":
@@ -154,7 +155,7 @@ def draw(results: Results) -> Figure:
     figure.legend(
         [found[name] for name in order], order, loc="outside upper center", ncols=6, columnspacing=1, handletextpad=0.1
     )
-    seven = {table.name.split(",")[0]: table for table in known if table.setting["pool"] == SPECIALISTS}
+    seven = {table.trace: table for table in known if table.pool == SPECIALISTS}
     _ratios(grid["c"], seven)
     _speedups(grid["d"], {pool: pools[pool] for pool in _SPEED_POOLS if pool in pools})
     return figure

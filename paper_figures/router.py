@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.claim import Results
-from experiments.claims.out_of_distribution import LEARNERS, NEW, POOLS, ROUTER, Table, of_kind
+from experiments.claims.out_of_distribution import POOLS, Table, of_kind
+from experiments.claims.out_of_distribution.splices import LINES, NEW, ROUTER
 from hedgelab.regret import Interval
 from paper_figures import style
 
@@ -29,7 +30,7 @@ CAPTION = (
 _WIDTH = 6  # rows of a bin of the profile
 _BY = {"prompt": "domains known", "domain": "domain left out"}
 _SHOWN = {POOLS[0]: "7 specialists", POOLS[1]: "and their\ngeneralists", POOLS[2]: "all drafters"}
-_LINES = {"ftl": (0, (2, 2))}  # it lies over NormalHedge's
+_STYLES = {"ftl": (0, (2, 2))}  # it lies over NormalHedge's
 _NAMES = {NEW: "NormalHedge", "hedge": "Hedge", "fixed-share": "Fixed-Share", "ftl": "follow the leader"}
 
 
@@ -58,10 +59,10 @@ def _by_pool(axes: Any, tables: list[Table], effect: Callable[[Table], Interval]
 
 
 def _about_the_seam(axes: Any, table: Table) -> None:
-    for name in (*LEARNERS, ROUTER):
+    for name in LINES:
         x, effects = table.profile(name, _WIDTH)
         looks = style.look(name)
-        style.band(axes, x, effects, label=_NAMES.get(name, name), linestyle=_LINES.get(name, "-"), **looks)
+        style.band(axes, x, effects, label=_NAMES.get(name, name), linestyle=_STYLES.get(name, "-"), **looks)
     axes.axvline(-0.5, color="#000000", linewidth=0.8)
     axes.text(0.5, 0.97, "domain changes", transform=axes.get_xaxis_transform(), va="top", fontsize=7.5)
     axes.set_xlabel("rows from the seam")

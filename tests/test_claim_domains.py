@@ -11,10 +11,13 @@ import pytest
 import hedgelab as hl
 from experiments.claim import FAILS, HOLDS, Result, Results, findings
 from experiments.claims import domains
-from experiments.claims.domains import CHOSEN, GRIDS, HOME, NEW, SINGLE, SPECIALISTS
-from experiments.rounds import Sample, tuned, unpacked
+from experiments.claims.domains import SPECIALISTS, judge, measure
+from experiments.claims.domains.measure import CHOSEN, GRIDS, HOME, NEW, SINGLE
+from experiments.policy_table import PolicyTable
+from experiments.rounds import tuned
 from hedgelab.routing import folds_of
 from paper_figures import domains as figure
+from tests.strategies_claims import changed, verdict
 
 TINY = {"trace": "t06", "pool": SPECIALISTS, "k": 3, "replicates": 2, "prompts": 2}
 
@@ -30,20 +33,6 @@ def _computed(quick: Callable[[str], Results]) -> None:
 def known() -> Results:
     """Return the results of the quick settings."""
     return Results(KNOWN)
-
-
-def changed(change: Callable[[dict[str, Any]], None]) -> Results:
-    """Return the quick results, their arrays changed."""
-    found = []
-    for setting, arrays in known():
-        own = dict(arrays)
-        change(own)
-        found.append(Result(setting, own))
-    return Results(found)
-
-
-def verdict(results: Results, question: str) -> str:
-    return next(each.verdict for each in findings("domains", domains, results) if each.name == question)
 
 
 def naive_rounds(trace: hl.Trace, k: int, replicates: int, drafter: str) -> np.ndarray:
@@ -74,7 +63,7 @@ def test_every_question_is_answered_and_settings_are_distinct() -> None:
 
 def test_a_trace_without_the_pools_leaves_the_questions_open(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = hl.sample_trace("t06").among(["lookup", "ngram-python", "ngram-sql"]).few_prompts(2)
-    monkeypatch.setattr(domains, "cut_of", lambda setting: trace)
+    monkeypatch.setattr(measure, "trace_of", lambda setting: trace)
     results = Results(
         [Result(setting, domains.run(setting, 0)) for setting in (TINY, TINY | {"pool": "head specialists"})]
     )
@@ -84,27 +73,25 @@ def test_a_trace_without_the_pools_leaves_the_questions_open(monkeypatch: pytest
 
 def test_rounds_of_the_home_specialist_and_of_a_learner_that_has_no_choice() -> None:
     arrays = domains.run(TINY, 0)
-    about = unpacked(arrays["about"])
     trace = hl.sample_trace("t06").few_prompts(2)
-    assert about["domains"] == trace.domains.tolist()
+    assert arrays["domains"].tolist() == trace.domains.tolist()
     assert arrays["tokens"].tolist() == np.diff(trace.offsets).tolist()
-    alone = {name: naive_rounds(trace, 3, 60, name) for name in about["drafters"]}
+    alone = {name: naive_rounds(trace, 3, 60, name) for name in arrays["drafters"].tolist()}
     home = np.array([alone[f"truncated-{domain}"][s] for s, domain in enumerate(trace.domains.tolist())])
     # an exact expectation against a mean over 60 replicates: rounds of a text have a deviation below 8
     # 14 texts at 5 standard errors: false alarm below 1e-5
     assert np.abs(arrays[f"rounds.{HOME}"] - home).max() < 5 * 8 / np.sqrt(60)
     totals = {name: rounds.sum() for name, rounds in alone.items()}
-    assert totals[about["best"]] < 1.03 * min(totals.values())
-    assert arrays[f"rounds.{SINGLE}"].sum() == pytest.approx(totals[about["best"]], rel=0.03)
+    assert arrays[f"rounds.{SINGLE}"].sum() == pytest.approx(min(totals.values()), rel=0.03)
 
 
 def one_drafter(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     """Return rounds of every learner where there is a single drafter, so that coins alone make them."""
     trace = hl.sample_trace("t06").among(["truncated-sql"]).few_prompts(2)
-    monkeypatch.setattr(domains, "cut_of", lambda setting: trace)
-    monkeypatch.setattr(domains, "members", lambda *_: list(trace.drafters))
+    monkeypatch.setattr(measure, "trace_of", lambda setting: trace)
+    monkeypatch.setattr(measure, "members", lambda *_: list(trace.drafters))
     found = domains.run(TINY, 0)
-    exact = (SINGLE, CHOSEN, HOME, domains.ROUTER, domains.FASTEST, "best fixed per prompt", "informed switching")
+    exact = (SINGLE, CHOSEN, HOME, measure.ROUTER, measure.FASTEST, "best fixed per prompt", "informed switching")
     fixed = {f"rounds.{name}" for name in exact}
     rounds = {key: value for key, value in found.items() if key.startswith("rounds.") and key not in fixed}
     rounds["naive"] = naive_rounds(trace, 3, 2, "truncated-sql")
@@ -134,62 +121,59 @@ def test_swapping_normalhedge_and_uniform_makes_the_claim_fail() -> None:
     def swap(arrays: dict[str, Any]) -> None:
         arrays[f"rounds.{NEW}"], arrays["rounds.uniform"] = arrays["rounds.uniform"], arrays[f"rounds.{NEW}"]
 
-    assert verdict(known(), "faster") != FAILS
-    assert verdict(known(), "bandits_elsewhere") == HOLDS
-    swapped = changed(swap)
-    assert verdict(swapped, "faster") == FAILS
-    assert verdict(swapped, "bandits_elsewhere") == FAILS
+    assert verdict("domains", known(), "faster") != FAILS
+    assert verdict("domains", known(), "bandits_elsewhere") == HOLDS
+    swapped = changed(known(), swap)
+    assert verdict("domains", swapped, "faster") == FAILS
+    assert verdict("domains", swapped, "bandits_elsewhere") == FAILS
 
 
 def test_a_bandit_as_good_as_normalhedge_is_found_so() -> None:
     def same(arrays: dict[str, Any]) -> None:
-        for name in domains.TUNED:
+        for name in measure.TUNED:
             arrays[f"rounds.{name}"] = arrays[f"rounds.{NEW}"] * 1.001
 
-    assert verdict(known(), "tuned_bandits") == FAILS
-    assert verdict(changed(same), "tuned_bandits") == HOLDS
+    assert verdict("domains", known(), "tuned_bandits") == FAILS
+    assert verdict("domains", changed(known(), same), "tuned_bandits") == HOLDS
 
 
 def test_thompson_as_good_as_normalhedge_is_no_matter_of_tuning() -> None:
     def same(arrays: dict[str, Any]) -> None:
-        arrays[f"rounds.{domains.THOMPSON}"] = arrays[f"rounds.{NEW}"] * 0.9
+        arrays[f"rounds.{measure.THOMPSON}"] = arrays[f"rounds.{NEW}"] * 0.9
 
-    assert verdict(changed(same), "bandits_elsewhere") == FAILS
-    assert verdict(changed(same), "tuned_bandits") == verdict(known(), "tuned_bandits")
+    assert verdict("domains", changed(known(), same), "bandits_elsewhere") == FAILS
+    assert verdict("domains", changed(known(), same), "tuned_bandits") == verdict("domains", known(), "tuned_bandits")
 
 
 def test_the_single_specialist_is_the_best_of_other_prompts() -> None:
     arrays = domains.run(TINY, 0)
     trace = hl.sample_trace("t06").few_prompts(2)
-    names, alone = unpacked(arrays["about"])["drafters"], arrays["alone"]
+    names, alone = arrays["drafters"].tolist(), arrays["alone"]
     for training, test in folds_of(trace, "prompt", 2, 0):
         best = alone[training].sum(axis=0).argmin()
         assert arrays[f"rounds.{CHOSEN}"][test].tolist() == alone[test, best].tolist()
-        assert names[best] in unpacked(arrays["about"])["chosen"]
+        assert names[best] in arrays["chosen"].tolist()
     assert arrays[f"rounds.{CHOSEN}"].sum() >= arrays[f"rounds.{SINGLE}"].sum() * (1 - 1e-12)
 
 
 def test_an_end_of_a_grid_is_named() -> None:
-    assert [domains._place(each, (0.1, 0.2, 3)) for each in (0.1, 0.2, 3)] == [
-        "0.1 (least tried)",
-        "0.2",
-        "3 (most tried)",
-    ]
+    said = judge._constants("explore-then-commit", (1, 16, 64))
+    assert said == "rounds 1 (least tried) and 16 and 64 (most tried)"
 
 
 def test_free_drafters_make_seconds_hold() -> None:
     def free(arrays: dict[str, Any]) -> None:
-        arrays[f"seconds.{NEW}"] = arrays[f"seconds.{domains.FASTEST}"] / 6
+        arrays[f"seconds.{NEW}"] = arrays[f"seconds.{measure.FASTEST}"] / 6
 
-    assert verdict(known(), "seconds") == FAILS
-    assert verdict(changed(free), "seconds") == HOLDS
+    assert verdict("domains", known(), "seconds") == FAILS
+    assert verdict("domains", changed(known(), free), "seconds") == HOLDS
 
 
 def test_differences_are_those_of_a_naive_bootstrap() -> None:
     table = domains.tables(known())[0]
     effect = table.minus(NEW, "ucbspec", "sql")
-    here = table.sample.domains == "sql"
-    tokens, new, old = table.sample.tokens[here], table.rounds(NEW)[here], table.rounds("ucbspec")[here]
+    here = table.texts.domains == "sql"
+    tokens, new, old = table.tokens[here], table.rounds(NEW)[here], table.rounds("ucbspec")[here]
     assert effect.estimate == pytest.approx(tokens.sum() / new.sum() - tokens.sum() / old.sum())
     rng = np.random.default_rng(5)
     drawn = []
@@ -216,20 +200,28 @@ def test_constants_are_chosen_on_other_prompts() -> None:
 
 
 def test_a_domain_of_one_prompt_has_no_interval() -> None:
-    sample = Sample(["a", "b", "b"], ["x", "y", "z"], ["a", "b", "b"], np.array([2.0, 3.0, 4.0]))
-    assert np.isnan(sample.mat(np.ones(3)).low)
-    assert np.isnan(sample.mat(np.ones(3), "a").high)
+    table = policies(["a", "b", "b"], ["x", "y", "z"], np.array([2.0, 3.0, 4.0]))
+    assert np.isnan(table.mat("one").low)
+    assert np.isnan(table.mat("one", "a").high)
     half = 0.5 * 12.706205 / 1.959964  # resamples of two texts are one of them; Student's tail of one degree of freedom
-    assert sample.mat(np.ones(3), "b") == pytest.approx((3.5, 3.5 - half, 3.5 + half), abs=1e-5)
+    assert table.mat("one", "b") == pytest.approx((3.5, 3.5 - half, 3.5 + half), abs=1e-5)
+    assert np.isnan(table.minus("one", "not there")).all()
+
+
+def policies(domains: list[str], prompts: list[str], tokens: np.ndarray) -> PolicyTable:
+    """Return a table of a policy that needs one round a text."""
+    labels = {"prompts": np.array(prompts), "homes": np.array(domains), "domains": np.array(domains)}
+    return PolicyTable(TINY, {**labels, "tokens": tokens, "rounds.one": np.ones(len(tokens))})
 
 
 def test_domains_are_resampled_each_on_its_own() -> None:
-    sample = Sample(list("aaabbb"), list("uvwxyz"), list("aaabbb"), np.arange(1.0, 7.0))
-    (_, first, _), (_, second, _), (_, pooled, _) = (sample.draws(group) for group in sample.groups)
+    texts = policies(list("aaabbb"), list("uvwxyz"), np.arange(1.0, 7.0)).texts
+    first, second, pooled = (texts.draws(group) for group in texts.groups)
     assert (first.degrees, second.degrees, pooled.degrees) == (2, 2, 4)
     assert not np.array_equal(first.weights, second.weights)  # alike they would move a largest over domains together
     assert np.allclose(pooled.weights[:, :3].sum(axis=1), 3)
-    assert sample.among(sample.domains == "b", 300).draws("b")[1].weights.shape == (300, 3)
+    some = texts.draws(among=texts.domains == "b")
+    assert (some.weights.shape[1], some.degrees) == (3, 2)
 
 
 def test_the_grids_hold_each_learners_default_or_surround_it() -> None:

@@ -14,10 +14,13 @@ import pytest
 import hedgelab as hl
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Result, Results, findings
 from experiments.claims import out_of_distribution as claim
-from experiments.claims.out_of_distribution import LEARNERS, NEW, ROUTER, SPECIALISTS, Table, of_kind
-from experiments.rounds import members, packed, unpacked
+from experiments.claims.out_of_distribution import Table, measure, of_kind
+from experiments.claims.out_of_distribution.asked import SPECIALISTS
+from experiments.claims.out_of_distribution.splices import BEFORE, LEARNERS, LINES, NEW, ROUTER, groups_of, splice
+from experiments.rounds import members
 from hedgelab import routing
 from paper_figures import router as figure
+from tests.strategies_claims import changed, verdict
 
 ROUTES = {"what": "routes", "trace": "t06", "pool": SPECIALISTS, "by": "domain", "k": 3, "replicates": 2, "prompts": 4}
 
@@ -33,20 +36,6 @@ def _computed(quick: Callable[[str], Results]) -> None:
 def known() -> Results:
     """Return the results of the quick settings."""
     return Results(KNOWN)
-
-
-def changed(change: Callable[[dict[str, Any]], None]) -> Results:
-    """Return the quick results, their arrays changed."""
-    found = []
-    for setting, arrays in known():
-        own = dict(arrays)
-        change(own)
-        found.append(Result(setting, own))
-    return Results(found)
-
-
-def verdict(results: Results, question: str) -> str:
-    return next(each.verdict for each in findings("out_of_distribution", claim, results) if each.name == question)
 
 
 @functools.cache
@@ -103,7 +92,7 @@ def test_a_router_that_is_shown_the_test_prompts_is_not_out_of_distribution(monk
     setting = {**claim.QUICK[1], "prompts": 12}  # fewer could all be misrouted by chance if nine in ten were
     assert setting["by"] == "domain"
     honest = Results([Result(setting, claim.run(setting, 0))])
-    assert verdict(honest, "out_of_domain") == HOLDS
+    assert verdict("out_of_distribution", honest, "out_of_domain") == HOLDS
     split = routing.folds_of
 
     def leaky(trace: hl.Trace, by: str, folds: int, seed: int) -> list[tuple[Any, Any]]:
@@ -111,8 +100,8 @@ def test_a_router_that_is_shown_the_test_prompts_is_not_out_of_distribution(monk
 
     monkeypatch.setattr(routing, "folds_of", leaky)
     leaked = Results([Result(setting, claim.run(setting, 0))])
-    assert verdict(leaked, "out_of_domain") == FAILS
-    assert verdict(leaked, "reachable") == FAILS
+    assert verdict("out_of_distribution", leaked, "out_of_domain") == FAILS
+    assert verdict("out_of_distribution", leaked, "reachable") == FAILS
 
 
 def test_routing_to_the_best_by_hand_flips_the_headline() -> None:
@@ -120,8 +109,8 @@ def test_routing_to_the_best_by_hand_flips_the_headline() -> None:
         if "route" in arrays:
             arrays["route"] = arrays["best"]
 
-    assert verdict(known(), "out_of_domain") != FAILS
-    assert verdict(changed(right), "out_of_domain") == FAILS
+    assert verdict("out_of_distribution", known(), "out_of_domain") != FAILS
+    assert verdict("out_of_distribution", changed(known(), right), "out_of_domain") == FAILS
 
 
 def test_a_router_of_no_use_makes_the_ratio_hold() -> None:
@@ -129,13 +118,13 @@ def test_a_router_of_no_use_makes_the_ratio_hold() -> None:
         if "route" in arrays:
             arrays[f"rounds.{ROUTER}"] = arrays[f"rounds.{NEW}"] * 3
 
-    assert verdict(known(), "ratio") == FAILS
-    assert verdict(changed(slow), "ratio") == HOLDS
-    assert verdict(changed(slow), "in_distribution") == FAILS
+    assert verdict("out_of_distribution", known(), "ratio") == FAILS
+    assert verdict("out_of_distribution", changed(known(), slow), "ratio") == HOLDS
+    assert verdict("out_of_distribution", changed(known(), slow), "in_distribution") == FAILS
     table = of_kind(known(), "routes")[1]
     by_domain = [
-        table.rounds(ROUTER)[table.sample.domains == name].sum() / table.rounds(NEW)[table.sample.domains == name].sum()
-        for name in set(table.sample.domains.tolist())
+        table.rounds(ROUTER)[table.texts.domains == name].sum() / table.rounds(NEW)[table.texts.domains == name].sum()
+        for name in set(table.texts.domains.tolist())
     ]
     assert table.largest_ratio().estimate == pytest.approx(max(by_domain))
 
@@ -143,26 +132,26 @@ def test_a_router_of_no_use_makes_the_ratio_hold() -> None:
 def test_a_router_trained_on_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = hl.sample_trace("t06").few_prompts(4)
     (training, test), *_ = routing.folds_of(whole, "prompt", 2, 0)
-    monkeypatch.setattr(claim, "cut_of", lambda setting: whole.select(test))
-    monkeypatch.setattr(claim, "trace_of", lambda setting: whole.select(training))
-    arrays = claim.run(ROUTES | {"by": "other", "train": "t06"}, 0)
+    traces = {"evaluated": whole.select(test), "trained on": whole.select(training)}
+    monkeypatch.setattr(measure, "trace_of", lambda setting: traces[setting["trace"]])
+    setting = ROUTES | {"trace": "evaluated", "by": "other", "train": "trained on"}
+    arrays = claim.run(setting, 0)
     assert (arrays["reachable"] == -1).all()
     table = Table(ROUTES, arrays)
     assert 0 <= table.share(table.misrouted).estimate < 0.9  # it knows the domains
-    monkeypatch.setattr(claim, "trace_of", lambda setting: whole)
     with pytest.raises(hl.router.RouterError, match="trained on"):
-        claim.run(ROUTES | {"by": "other", "train": "t06"}, 0)
+        claim.run(setting | {"train": "evaluated"}, 0)
 
 
 @pytest.mark.parametrize("pieces", [2, 3])
 def test_splices_hold_the_parts_of_texts_of_different_domains(pieces: int) -> None:
     trace = pool(3)
-    groups = claim.groups_of(trace, pieces, 10, 0)
+    groups = groups_of(trace, pieces, 10, 0)
     used = [s for group in groups for s in group]
     assert len(groups) == sum(np.diff(trace.offsets) >= 10 * pieces) // pieces
     assert len(set(used)) == len(used)
     assert all(len(set(trace.domains[group].tolist())) == pieces for group in groups)
-    spliced, rows = claim.splice(trace, groups)
+    spliced, rows = splice(trace, groups)
     assert spliced.sequences == len(used)
     for x, row in enumerate(rows):
         group = groups[x // pieces]
@@ -192,7 +181,7 @@ def naive_fixed_share(losses: np.ndarray) -> float:
 def test_tracking_regret_is_that_of_every_sequence_tried() -> None:
     setting, arrays = next((s, a) for s, a in known() if s["what"] == "splices" and s["pieces"] == 2)
     trace, k = pool(setting["prompts"]), setting["k"]
-    spliced, _ = claim.splice(trace, claim.groups_of(trace, 2, 2 * k, 0))
+    spliced, _ = splice(trace, groups_of(trace, 2, 2 * k, 0))
     table = hl.feedback.losses(spliced, k=k)
     for x in (0, 5):
         losses = table[spliced.offsets[x] : spliced.offsets[x + 1] - k + 1]
@@ -210,13 +199,13 @@ def test_a_regret_beyond_the_bound_is_found() -> None:
         if "regret" in arrays:
             arrays["regret"] = arrays["regret"] + arrays["bound"]
 
-    assert verdict(known(), "tracking_bound") == HOLDS
-    assert verdict(changed(worse), "tracking_bound") == FAILS
+    assert verdict("out_of_distribution", known(), "tracking_bound") == HOLDS
+    assert verdict("out_of_distribution", changed(known(), worse), "tracking_bound") == FAILS
 
 
 def test_streams_take_turns_and_carrying_is_compared_on_the_same_texts() -> None:
     domains = np.array(["a"] * 5 + ["b"] * 3)
-    order = claim.stream(domains, 2, np.random.default_rng(0))
+    order = measure.stream(domains, 2, np.random.default_rng(0))
     assert sorted(order.tolist()) == list(range(8))
     assert "".join(domains[order].tolist()) == "aabbaaba"
 
@@ -224,8 +213,9 @@ def test_streams_take_turns_and_carrying_is_compared_on_the_same_texts() -> None
         if f"rounds.{NEW}, carried" in arrays:
             arrays[f"rounds.{NEW}, carried"] = arrays[f"rounds.{NEW}"]
 
-    assert verdict(known(), "carried") == HOLDS
-    assert verdict(changed(idle), "carried") != FAILS  # no difference is no harm shown, and no gain
+    assert verdict("out_of_distribution", known(), "carried") == HOLDS
+    # no difference is no harm shown, and no gain
+    assert verdict("out_of_distribution", changed(known(), idle), "carried") != FAILS
     arrays = known().one(what="streams").arrays
     assert not np.array_equal(arrays[f"rounds.{NEW}, carried"], arrays[f"rounds.{NEW}"])
     assert arrays["tokens"].tolist() == np.diff(hl.sample_trace("t06").few_prompts(6).offsets).tolist()
@@ -234,9 +224,9 @@ def test_streams_take_turns_and_carrying_is_compared_on_the_same_texts() -> None
 def test_profiles_are_means_on_either_side_of_the_seam() -> None:
     table = next(each for each in of_kind(known(), "splices") if each.setting["pieces"] == 2)
     x, effects = table.profile(ROUTER, 6)
-    values = table.arrays["profile"][table.about["lines"].index(ROUTER)].astype(np.float64)
+    values = table.arrays["profile"][LINES.index(ROUTER)].astype(np.float64)
     for centre, effect in zip(x.tolist(), effects, strict=True):
-        start = claim.BEFORE + round(centre - 2.5)
+        start = BEFORE + round(centre - 2.5)
         assert effect.estimate == pytest.approx(np.nanmean(values[:, start : start + 6]))
     assert not any(edge < 0 < edge + 5 for edge in (x - 2.5).tolist())
     assert (np.abs(values[np.isfinite(values)]) <= table.setting["k"]).all()
@@ -245,8 +235,8 @@ def test_profiles_are_means_on_either_side_of_the_seam() -> None:
 def test_the_profile_of_the_frozen_router_is_its_drafters_length_minus_the_best() -> None:
     setting, arrays = next((s, a) for s, a in known() if s["what"] == "splices" and s["pieces"] == 2)
     trace, k = pool(setting["prompts"]), setting["k"]
-    groups = claim.groups_of(trace, 2, 2 * k, 0)
-    spliced, rows = claim.splice(trace, groups)
+    groups = groups_of(trace, 2, 2 * k, 0)
+    spliced, rows = splice(trace, groups)
     route = routing.validate(trace, k=k, learners=(), replicates=1, seed=0).route
     first, sent = groups[0][0], route[groups[0][0]]
     seam = math.ceil((trace.offsets[first + 1] - trace.offsets[first]) / 2)
@@ -255,7 +245,7 @@ def test_the_profile_of_the_frozen_router_is_its_drafters_length_minus_the_best(
         [1 + sum(np.prod(alpha[t : t + j], axis=0) * gamma[t + j] for j in range(k)) for t in range(len(alpha) - k + 1)]
     )
     best = length[seam:].sum(axis=0).argmax()
-    shown = arrays["profile"][unpacked(arrays["about"])["lines"].index(ROUTER), 0, claim.BEFORE :]
+    shown = arrays["profile"][LINES.index(ROUTER), 0, BEFORE:]
     own = (length[:, sent] - length[:, best])[seam:]
     assert shown[: len(own)] == pytest.approx(own[: len(shown)], abs=1e-5)
     assert own.std() > 0.1
@@ -265,16 +255,20 @@ def test_the_profile_of_the_frozen_router_is_its_drafters_length_minus_the_best(
 
 def test_shares_of_none_or_all_have_binomial_ends() -> None:
     table = Table(ROUTES, claim.run(ROUTES, 0))
-    n = len(set(table.sample.clusters.tolist()))
+    n = len(set(table.texts.prompts.tolist()))
     every, none = table.share(np.full(28, True)), table.share(np.full(28, False))
     assert every == (1.0, pytest.approx(0.025 ** (1 / n)), 1.0)
     assert none == (0.0, 0.0, pytest.approx(1 - 0.025 ** (1 / n)))
 
 
+def one_domain(prompts: list[str]) -> dict[str, np.ndarray]:
+    """Return the labels of texts of one domain."""
+    return {"prompts": np.array(prompts), "homes": np.full(len(prompts), "a"), "domains": np.full(len(prompts), "a")}
+
+
 def test_texts_of_a_conversation_count_once() -> None:
-    def table(clusters: list[str]) -> Table:
-        about = packed({"domains": ["a"] * 6, "clusters": clusters, "strata": ["a"] * 6})
-        return Table(ROUTES, {"about": about, "tokens": np.ones(6)})
+    def table(prompts: list[str]) -> Table:
+        return Table(ROUTES, {**one_domain(prompts), "tokens": np.ones(6)})
 
     hits = np.array([True, False, True, True, False, False])
     pairs = table(list("uuvvww")).share(hits)
@@ -286,18 +280,18 @@ def test_texts_of_a_conversation_count_once() -> None:
 
 
 def test_133_of_140_do_not_show_nine_in_ten() -> None:
-    about = packed({"domains": ["a"] * 140, "clusters": list(map(str, range(140))), "strata": ["a"] * 140})
+    labels = one_domain(list(map(str, range(140))))
     best = np.zeros(140, int)
     rounds = {f"rounds.{NEW}": np.ones(140), f"rounds.{ROUTER}": np.full(140, 2.0)}
     for wrong, word in ((133, CANNOT_TELL), (138, HOLDS), (100, FAILS)):
-        arrays = {"about": about, "tokens": np.ones(140), "best": best, "reachable": best, **rounds}
+        arrays = {**labels, "tokens": np.ones(140), "best": best, "reachable": best, **rounds}
         arrays["route"] = (np.arange(140) < wrong).astype(int)
-        assert verdict(Results([Result(ROUTES, arrays)]), "out_of_domain") == word
+        assert verdict("out_of_distribution", Results([Result(ROUTES, arrays)]), "out_of_domain") == word
 
 
 def test_a_trace_without_specialists_leaves_the_questions_open(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = hl.sample_trace("t06").among(["lookup", "ngram-python"]).few_prompts(2)
-    monkeypatch.setattr(claim, "cut_of", lambda setting: trace)
+    monkeypatch.setattr(measure, "trace_of", lambda setting: trace)
     results = Results([Result(ROUTES, claim.run(ROUTES, 0))])
     assert {each.verdict for each in findings("out_of_distribution", claim, results)} == {CANNOT_TELL}
     figure.draw(results)
