@@ -10,6 +10,7 @@ from experiments.claims.domains.asked import CLAIM, SPECIALISTS
 from experiments.claims.domains.measure import (
     BANDITS,
     CARRIED,
+    CARRYING,
     CHOSEN,
     FASTEST,
     GRIDS,
@@ -105,7 +106,7 @@ def _cases(known: Sequence[Table], main: Mapping[str, Table]) -> dict[str, Cases
         "single_specialist": {
             f"{table.name}, {how}": partial(table.minus, policy, CHOSEN)
             for table in seven
-            for how, policy in (("afresh", NEW), ("carried", CARRIED))
+            for how, policy in (("afresh", NEW), ("carried", CARRIED(NEW)))
         },
         "home_specialist": {group: partial(table.price, NEW, HOME, group) for table, group in domains},
         "follow_the_leader": {
@@ -141,11 +142,19 @@ def _notes(known: Sequence[Table], main: Mapping[str, Table]) -> dict[str, str]:
         "faster": _mats(main[SPECIALISTS]) if SPECIALISTS in main else "",
         "bandits_elsewhere": "learners start afresh with each text, the bandits with the constants that their authors "
         "give",
-        "single_specialist": "chosen on the other half of each domain's prompts: " + "; ".join(chosen),
+        "single_specialist": "chosen on the other half of each domain's prompts: "
+        + "; ".join(chosen)
+        + "; carried, minus a uniform choice (95%, each alone): "
+        + "; ".join(_carried(table) for table in known if table.pool == SPECIALISTS),
         "tuned_bandits": "constants chosen on the other half of each domain's prompts: " + ", ".join(constants),
         "seconds": "modelled from calls measured on one CPU"
         + (f"; left out, drafting not measured: {left_out}" if left_out else ""),
     }
+
+
+def _carried(table: Table) -> str:
+    found = ((name, table.minus(CARRIED(name), "uniform")) for name in CARRYING)
+    return f"{table.trace} " + ", ".join(f"{name} {x.estimate:+.3f} [{x.low:.3f}, {x.high:.3f}]" for name, x in found)
 
 
 def _mats(table: Table) -> str:

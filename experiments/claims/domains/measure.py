@@ -23,6 +23,7 @@ from hedgelab.routing import validate
 __all__ = [
     "BANDITS",
     "CARRIED",
+    "CARRYING",
     "CHOSEN",
     "FASTEST",
     "GRIDS",
@@ -43,7 +44,8 @@ __all__ = [
 PRICED = "priced"  # the pool of all whose drafting was measured
 PUBLISHED = ("ucbspec", "exp3spec")  # the bandits in the paper's tables
 NEW = "normalhedge"
-CARRIED = f"{NEW}, carried"
+CARRYING = (NEW, "hedge")  # played over a mixed stream, too
+CARRIED = "{}, carried".format  # the name of such a run
 BANDITS = (*PUBLISHED, "metasd", "banditspec-release")  # as published, constants included
 THOMPSON = "thompson-beta"  # nothing to tune
 LEARNERS = (NEW, "hedge", "ftl", *BANDITS, THOMPSON, "uniform")
@@ -106,7 +108,7 @@ def run(setting: Setting, seed: int) -> Arrays:
         lines[name] = np.array([best.of(tried[:, 0]), best.of(tried[:, 1])])
     single = tuned(pool, range(len(names)), found.alone.T, seed)
     lines[CHOSEN] = _line(single.of(found.alone.T))
-    lines[CARRIED] = _carried(pool, same)
+    lines |= {CARRIED(name): _carried(pool, name, same) for name in CARRYING}
     lines |= _scheduled(pool, costs, same)
     alone = _alone(pool, costs, same)
     lines[FASTEST] = min(alone.values(), key=lambda line: float(np.nan_to_num(line[1].sum(), nan=np.inf)))
@@ -151,11 +153,11 @@ def _homes(pool: hl.Trace, k: int) -> NDArray[np.int64]:
     return homes
 
 
-def _carried(pool: hl.Trace, same: Mapping[str, Any]) -> NDArray[np.float64]:
-    """Return NormalHedge keeping what it learnt from text to text, in a random order in each replicate."""
+def _carried(pool: hl.Trace, name: str, same: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return a learner keeping what it learnt from text to text, in a random order in each replicate."""
     replicates = range(same["replicates"])
     orders = np.array([np.random.default_rng([same["seed"], each]).permutation(pool.sequences) for each in replicates])
-    return _line(played(pool, NEW, orders=orders, carry_over=True, **same)[0])
+    return _line(played(pool, name, orders=orders, carry_over=True, **same)[0])
 
 
 def _scheduled(pool: hl.Trace, costs: hl.Costs, same: Mapping[str, Any]) -> Lines:
