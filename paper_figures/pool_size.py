@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.claim import Results
 from experiments.claims import pool_size
-from experiments.intervals import of_mean, percentile
+from experiments.intervals import of_mean
 from paper_figures import style
 
 CLAIM = "pool_size"
@@ -23,14 +23,10 @@ CAPTION = (
     "free. The best fixed drafter, in hindsight by seconds, pays for no selection."
 )
 POLICIES = ("normalhedge", "hedge", "ftl", "ucb-tuned", "thompson-beta", "metasd", "ucbspec", "exp3spec", "uniform")
-BEST, INFORMED = "best fixed drafter", "informed switching"
 
 
 def _lines(axes: Any, pools: pool_size.Pools, policy: str, **looks: Any) -> None:
-    drawn = pools.drawn(policy)
-    values = zip(pools.value(policy), drawn.T, strict=True)
-    intervals = [percentile(value, draws, degrees=pools.degrees) for value, draws in values]
-    rows, look = np.array(intervals), style.look(policy) | looks
+    rows, look = np.array(pools.intervals(policy)), style.look(policy) | looks
     axes.plot(pools.sizes, rows[:, 0], label=policy, **look)
     # lighter than elsewhere: prompts and pools are shared, so that all bands overlap
     axes.fill_between(pools.sizes, rows[:, 1], rows[:, 2], color=look["color"], alpha=0.09, linewidth=0)
@@ -39,7 +35,7 @@ def _lines(axes: Any, pools: pool_size.Pools, policy: str, **looks: Any) -> None
 def _real(axes: Any, results: Results) -> None:
     name = pool_size.traces(results, "real")[0]
     pools, _ = pool_size.real_pools(results, name)
-    for oracle in (BEST, INFORMED):
+    for oracle in (pool_size.BEST, pool_size.INFORMED):
         _lines(axes, pools, oracle, color="#777777", markerfacecolor="white", linewidth=0.9)
     for policy in POLICIES:
         _lines(axes, pools, policy, linewidth=1.1)
@@ -48,13 +44,14 @@ def _real(axes: Any, results: Results) -> None:
 
 
 def _enlarged(axes: Any, results: Results) -> None:
-    made = pool_size.enlarged(results)
+    made, carried = pool_size.enlarged(results), pool_size.streams(results)
     for policy in pool_size.ENLARGED:
-        style.band(axes, made.sizes, made.mat(policy), **style.look(policy))
+        style.band(axes, made.sizes, made.intervals(policy), **style.look(policy))
         if policy != "uniform":
             look = style.look(policy) | {"markerfacecolor": "white"}
-            style.points(axes, made.sizes, [of_mean(mats) for mats in made.streams[policy].T], linestyle=":", **look)
-    style.band(axes, made.sizes, made.mat(BEST), color="#777777", marker="o", markerfacecolor="white", linewidth=0.9)
+            style.points(axes, made.sizes, [of_mean(mats) for mats in carried[policy].T], linestyle=":", **look)
+    look = {"color": "#777777", "marker": "o", "markerfacecolor": "white", "linewidth": 0.9}
+    style.band(axes, made.sizes, made.intervals(pool_size.BEST), **look)
     axes.set_xscale("log")
     axes.set_xticks(made.sizes, [str(size) for size in made.sizes])
     axes.minorticks_off()
@@ -68,7 +65,7 @@ def _speed(axes: Any, results: Results) -> None:
         if pools is None:
             axes.text(0.5, 0.5, "no cost is known", transform=axes.transAxes, ha="center")
             continue
-        _lines(axes, pools, BEST, color="#777777", markerfacecolor="white", linewidth=0.9)
+        _lines(axes, pools, pool_size.BEST, color="#777777", markerfacecolor="white", linewidth=0.9)
         for policy in pool_size.PRICED:
             _lines(axes, pools, policy)
         _lines(axes, pools, pool_size.FREE, **style.look("normalhedge"), linestyle="--", markerfacecolor="white")

@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 
 import hedgelab as hl
-from experiments.claim import CANNOT_TELL, FAILS, ClaimError, Result, Results, findings
+from experiments.claim import CANNOT_TELL, FAILS, ClaimError, Result, Results, findings, trace_of
 from experiments.claims import pool_size
+from experiments.claims.pool_size import measure
+from experiments.claims.pool_size.asked import CLOSE, TRACES
+from experiments.claims.pool_size.pools import tuned
 from experiments.intervals import Draws
 from paper_figures import pool_size as figure
+from tests.strategies_claims import verdict
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,7 @@ def test_every_question_is_answered(results):
 
 @pytest.mark.parametrize("kind", ["real", "speed", "duplicates"])
 def test_orders_are_split_without_gap_or_overlap(kind):
-    for trace in pool_size.TRACES[: 1 if kind == "duplicates" else 2]:
+    for trace in TRACES[: 1 if kind == "duplicates" else 2]:
         some = [s for s in pool_size.SETTINGS if s["kind"] == kind and s["trace"] == trace]
         orders = [i for s in some for i in range(s["first"], s["first"] + s["orders"])]
         assert orders == list(range(len(orders)))
@@ -63,8 +67,8 @@ def naive_expected(alpha, k, i, t=0):
 
 def test_run_equals_a_naive_decode_loop(monkeypatch):
     trace = tiny()
-    monkeypatch.setattr(pool_size, "trace_of", lambda setting: trace)
-    setting = {"kind": "real", "trace": "tiny", "k": 3, "first": 1, "orders": 2, "prompts": 0, "sizes": [2]}
+    monkeypatch.setattr(measure, "trace_of", lambda setting: trace)
+    setting = {"kind": "real", "trace": "tiny", "k": 3, "first": 1, "orders": 2, "sizes": [2]}
     found = pool_size.run(setting, 4)
     assert found["sizes"].tolist() == [2, 4]
     alpha = [np.asarray(trace.alpha[a:b, 0], float) for a, b in zip(trace.offsets, trace.offsets[1:], strict=False)]
@@ -83,7 +87,7 @@ def test_run_equals_a_naive_decode_loop(monkeypatch):
                 )
                 for s, text in enumerate(alpha)
             ]
-            assert found["rounds"][pool_size.POLICIES.index("uniform"), m, j].tolist() == rounds
+            assert found["rounds"][measure.POLICIES.index("uniform"), m, j].tolist() == rounds
             best = min(pool, key=lambda i: alone[:, i].sum())
             assert found["best"][m, j] == pytest.approx(alone[:, best], rel=1e-6)
             assert set(found["pools"][:, m, j].tolist()) == {sum(2**i for i in pool)}
@@ -103,22 +107,23 @@ def test_change_and_regret_equal_sums_by_hand():
         return sum(gain[i] for i in texts) / rounds
 
     all_texts, all_orders = np.ones(5, int), np.ones(3, int)
-    found = pool_size.change(pools, "normalhedge", less="best fixed drafter")
+    found = pools.change("normalhedge", less="best fixed drafter")
     differences = [
         sum(sign * (mat(p, s, m, 3) - mat(p, s, m, 1)) for sign, p in ((1, "normalhedge"), (-1, "best fixed drafter")))
         for s, m in [(all_texts, all_orders), *zip(prompts, orders, strict=True)]
     ]
     assert found.estimate == pytest.approx(differences[0])
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(differences[1:], [0.025, 0.975])))
-    over, _ = pool_size.regret(pools, "normalhedge")
-    assert over[2] == pytest.approx(sum((cost["normalhedge"] - cost["best fixed drafter"])[:, 2].ravel()) / 3)
+    assert pools.regret("normalhedge")[2] == pytest.approx(
+        sum((cost["normalhedge"] - cost["best fixed drafter"])[:, 2].ravel()) / 3
+    )
 
 
 def test_beta_is_chosen_on_the_other_prompts():
-    rounds = np.full((len(pool_size.BETAS), 1, 1, 4), 10.0)
-    rounds[1, ..., [0, 1]] = 1.0  # best on fold 0: what fold 1 is played with
+    rounds = np.full((len(measure.BETAS), 1, 1, 4), 10.0)
+    rounds[1, ..., [0, 1]] = 1.0  # best on the first half: what the other is played with
     rounds[2, ..., [2, 3]] = 1.0
-    found, betas = pool_size._tuned(rounds, np.array([0, 0, 1, 1]))
+    found, betas = tuned(rounds, np.array([[True, True, False, False], [False, False, True, True]]))
     assert found.tolist() == [[[10.0] * 4]]
     assert betas == "0.05, 0.1"
 
@@ -131,7 +136,7 @@ def test_learners_on_different_pools_are_refused(results, monkeypatch):
             trace = trace.among(trace.drafters[1:])
         return own(trace, learner, **more)
 
-    monkeypatch.setattr(pool_size.hl, "replay", unpaired)
+    monkeypatch.setattr(hl, "replay", unpaired)
     setting = next(s for s in pool_size.QUICK if s["kind"] == "real") | {"orders": 1}
     others = [r for r in results if (r.setting["kind"], r.setting["trace"]) != ("real", setting["trace"])]
     wrong = Results([Result(setting, pool_size.run(setting, 0)), *others])
@@ -164,12 +169,12 @@ def made_of(trace, alpha, gamma):
 def test_columns_permuted_in_each_row_leave_nothing_to_gain(results, monkeypatch):
     setting = next(s for s in pool_size.QUICK if s["kind"] == "real")
     case = setting["trace"]
-    honest = pool_size.change(pool_size.real_pools(results, case)[0], "normalhedge")
-    assert honest.estimate > pool_size.CLOSE
-    trace = shuffled(pool_size.texts_of(setting))
-    monkeypatch.setattr(pool_size, "texts_of", lambda setting: trace)
+    honest = pool_size.real_pools(results, case)[0].change("normalhedge")
+    assert honest.estimate > CLOSE
+    trace = shuffled(trace_of(setting))
+    monkeypatch.setattr(measure, "trace_of", lambda setting: trace)
     wrong = Results([Result(setting, pool_size.run(setting, 0))])
-    found = pool_size.change(pool_size.real_pools(wrong, case)[0], "normalhedge")
+    found = pool_size.real_pools(wrong, case)[0].change("normalhedge")
     assert not found.low > 0
     assert abs(found.estimate) < honest.estimate / 4
 
@@ -178,18 +183,17 @@ def test_drafts_refused_in_the_whole_pool_flip_the_headline(results, monkeypatch
     own = hl.replay
 
     def hampered(trace, learner, **more):
-        whole = len(trace.drafters) == len(pool_size.trace_of(setting).drafters)
+        whole = len(trace.drafters) == len(refusing.drafters)
         return own(refusing if whole else trace, learner, **more)
 
     quick = next(s for s in pool_size.QUICK if s["kind"] == "real")
     setting = quick | {"orders": 8, "sizes": [7]}  # four orders have three degrees of freedom
-    trace = pool_size.texts_of(setting)
+    trace = trace_of(setting)
     refusing = made_of(trace, np.zeros_like(trace.alpha), np.zeros_like(trace.alpha))
-    monkeypatch.setattr(pool_size.hl, "replay", hampered)
+    monkeypatch.setattr(hl, "replay", hampered)
     others = [r for r in results if (r.setting["kind"], r.setting["trace"]) != ("real", setting["trace"])]
     wrong = Results([Result(setting, pool_size.run(setting, 0)), *others])
-    found = {each.name: each.verdict for each in findings("pool_size", pool_size, wrong)}
-    assert found["rises"] == FAILS
+    assert verdict("pool_size", wrong, "rises") == FAILS
 
 
 def test_copies_are_held_against_those_of_uniform_play():
@@ -197,25 +201,24 @@ def test_copies_are_held_against_those_of_uniform_play():
     rounds[1] -= 10.0  # all gain alike
     cost = {policy: rounds[:, p].swapaxes(0, 1) for p, policy in enumerate(pool_size.ENLARGED)}
     draws = Draws(np.ones((2000, 8)), np.inf), Draws(np.ones((2000, 16)), np.inf)
-    pools = pool_size.Pools(np.array([1, 2]), cost, np.full(8, 120.0), *draws)
-    assert pool_size.gained(pools, "ucbspec", 2) == pytest.approx((1.0, 1.0, 1.0))
-    assert pool_size.gained(pools, "ucbspec", 2, less="uniform") == pytest.approx((0.0, 0.0, 0.0))
+    pools = pool_size.Pools(np.array([7, 14]), cost, np.full(8, 120.0), *draws)
+    assert pools.change("ucbspec") == pytest.approx((1.0, 1.0, 1.0))
+    assert pools.change("ucbspec", less="uniform") == pytest.approx((0.0, 0.0, 0.0))
 
 
 def test_speed_of_a_trace_without_costs_cannot_be_told(results, monkeypatch):
-    monkeypatch.setattr(pool_size, "trace_of", lambda setting: tiny())
-    setting = next(s for s in pool_size.QUICK if s["kind"] == "speed") | {"prompts": 0, "k": 3}
+    monkeypatch.setattr(measure, "trace_of", lambda setting: tiny())
+    setting = next(s for s in pool_size.QUICK if s["kind"] == "speed") | {"k": 3}
     bare = Results([Result(setting, pool_size.run(setting, 0))])
     assert pool_size.priced_pools(bare, setting["trace"]) is None
     monkeypatch.undo()
     rest = [each for each in results if each.setting["kind"] != "speed"]
-    found = {each.name: each for each in findings("pool_size", pool_size, Results([*rest, *bare]))}
-    assert found["speed"].verdict == CANNOT_TELL
+    assert verdict("pool_size", Results([*rest, *bare]), "speed") == CANNOT_TELL
 
 
 def test_enlarged_pools_begin_alike_and_hold_the_best():
-    means = pool_size.acceptances(hl.sample_trace("t06"), 40, 0)
-    assert (means[:, :20] == pool_size.acceptances(hl.sample_trace("t06"), 20, 0)).all()
+    means = measure.acceptances(hl.sample_trace("t06"), 40, 0)
+    assert (means[:, :20] == measure.acceptances(hl.sample_trace("t06"), 20, 0)).all()
     gamma = hl.sample_trace("t06").gamma[:, 0]
     assert means.mean(axis=0).argmax() == 0
     assert means[:, pool_size.PAPER :].max() < np.quantile(gamma.mean(axis=0), 0.3)
