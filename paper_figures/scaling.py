@@ -35,25 +35,23 @@ def _look(name: str) -> dict[str, Any]:
     return _OWN.get(name) or style.look(name)
 
 
-def _envelopes(axes: Any, found: dict[str, scaling.Envelope]) -> None:
+def _envelopes(axes: Any, found: dict[str, scaling.Curve]) -> None:
     for name, each in found.items():
         intervals = [of_mean(score) for score in each.scores]
         line = "-" if name in scaling.FULL else "--"
         look = _look(name)
         style.band(axes, each.drafters, intervals, color=look["color"], linestyle=line, linewidth=0.9)
-        hollow = (each.share > scaling.SHARE) | each.at_end
-        for which, face in ((~hollow, look["color"]), (hollow, "white")):
+        for which, face in ((each.learnt, look["color"]), (~each.learnt, "white")):
             axes.plot(
                 each.drafters[which], each.means[which], linestyle="none", markerfacecolor=face, markersize=3.5, **look
             )
     for name, law, dashes in (("moss", "sqrt_n", (0, (5, 3))), ("hedge-fixed", "sqrt_log_n", (0, (1, 1.5)))):
-        n, scores = scaling.fitted(found[name])
+        fitted = found[name].fitted
+        n = fitted.drafters
         if len(n) < 2:
             continue
-        means = np.array([score.mean() for score in scores])
-        errors = np.array([score.var(ddof=1) / len(score) for score in scores])
         dense = np.unique(np.geomspace(n[0], n[-1] * 2, 40).round())
-        scale = float(growth.scale(growth.law(law, n), means, errors))
+        scale = float(growth.scale(growth.law(law, n), fitted.means, fitted.variances))
         axes.plot(dense, scale * growth.law(law, dense), color="#555555", linestyle=dashes, linewidth=1.6, zorder=5)
         label = "$\\sqrt{N}$" if law == "sqrt_n" else "$\\sqrt{\\ln N}$"
         axes.annotate(
@@ -74,12 +72,11 @@ def _envelopes(axes: Any, found: dict[str, scaling.Envelope]) -> None:
 
 def _fixed(axes: Any, results: Results) -> None:
     for name in (*scaling.FIXED_BANDIT, *scaling.FIXED_FULL):
-        n, scores, _ = scaling.fixed(results, name)
-        look = _look(name)
-        style.band(axes, n, [of_mean(score) for score in scores], **look)
+        curve, look = scaling.fixed(results, name), _look(name)
+        style.band(axes, curve.drafters, [of_mean(score) for score in curve.scores], **look)
         axes.annotate(
             name,
-            (n[-1], scores[-1].mean()),
+            (curve.drafters[-1], curve.means[-1]),
             xytext=(4, -5 if name == "normalhedge" else 2),
             textcoords="offset points",
             va="center",
@@ -96,14 +93,13 @@ def _fixed(axes: Any, results: Results) -> None:
     axes.set_title("b  The same gap at every N")
 
 
-def _exponents(axes: Any, found: dict[str, scaling.Envelope]) -> None:
+def _exponents(axes: Any, found: dict[str, scaling.Curve]) -> None:
     for place, name in enumerate(reversed(ORDER)):
-        n, scores = scaling.fitted(found[name])
-        interval = scaling.exponent(n, scores)
+        interval = found[name].fitted.exponent()
         if not np.isnan(interval.estimate):
             bars = [[interval.estimate - interval.low], [interval.high - interval.estimate]]
             axes.errorbar([interval.estimate], [place], xerr=bars, capsize=2, linestyle="none", **_look(name))
-            law = interval.estimate - scaling.exponent(n, scores, scaling.THEOREM[name]).estimate
+            law = interval.estimate - found[name].fitted.exponent(scaling.THEOREM[name]).estimate
             axes.plot([law], [place], marker="|", color="black", markersize=10, markeredgewidth=1.2)
         else:
             axes.text(0.02, place, "too few points learnt", fontsize=6.5, va="center", color="#555555")

@@ -9,7 +9,11 @@ import hedgelab as hl
 from experiments import growth
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Result, Results, findings
 from experiments.claims import scaling
+from experiments.claims.scaling import measure
+from experiments.claims.scaling.asked import CONTROL, GRID, POOLS
+from experiments.claims.scaling.curves import FIRST, Regrets
 from paper_figures import scaling as figure
+from tests.strategies_claims import verdict
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,7 @@ def test_every_question_is_answered(results):
     found = findings("scaling", scaling, results)
     assert [each.name for each in found] == list(scaling.CLAIM.questions)
     assert set(found[0].answer.cases()) == {*scaling.FULL, *scaling.BANDIT}
-    assert {each.name: each.verdict for each in found}["control"] == HOLDS
+    assert verdict("scaling", results, "control") == HOLDS
 
 
 def test_settings_have_every_learner_and_all_sizes_together():
@@ -46,9 +50,9 @@ def test_settings_have_every_learner_and_all_sizes_together():
         for setting in settings:
             if setting["kind"] == "envelope":
                 sizes.setdefault(setting["learner"], []).extend(setting["drafters"])
-        assert set(sizes) == {*scaling.FULL, *scaling.BANDIT, scaling.CONTROL}
+        assert set(sizes) == {*scaling.FULL, *scaling.BANDIT, CONTROL}
         assert all(len(set(n)) == len(n) for n in sizes.values())
-        assert all({*scaling.POOLS} <= set(n) for n in sizes.values())
+        assert all({*POOLS} <= set(n) for n in sizes.values())
 
 
 def naive_picks(name, losses, seed):
@@ -101,12 +105,13 @@ def test_fits_equal_numpy_and_closed_forms():
     rng = np.random.default_rng(3)
     n = np.array([8.0, 16, 64, 256])
     scores = [rng.gamma(20, 3 * size**0.3 / 20, 12) for size in n]
+    regrets = Regrets(n, scores)
     means, variances = [s.mean() for s in scores], [s.var(ddof=1) / 12 for s in scores]
     weights = [m * m / v for m, v in zip(means, variances, strict=True)]
     expected = np.polyfit(np.log(n), np.log(means), 1, w=np.sqrt(weights))[0]
-    assert scaling.exponent(n, scores).estimate == pytest.approx(expected)
+    assert regrets.exponent().estimate == pytest.approx(expected)
     law = np.polyfit(np.log(n), np.log(np.sqrt(np.log(n))), 1, w=np.sqrt(weights))[0]
-    assert scaling.exponent(n, scores, "sqrt_log_n").estimate == pytest.approx(expected - law)
+    assert regrets.exponent("sqrt_log_n").estimate == pytest.approx(expected - law)
 
     def naive_aic(shape):
         top = sum(m * f / v for m, f, v in zip(means, shape, variances, strict=True))
@@ -114,9 +119,9 @@ def test_fits_equal_numpy_and_closed_forms():
         return sum((m - a * f) ** 2 / v for m, f, v in zip(means, shape, variances, strict=True)) + 2
 
     for name, shape in (("sqrt_n", [math.sqrt(x) for x in n]), ("log_n", [math.log(x) for x in n])):
-        assert float(growth.aic(growth.law(name, n), means, variances)) == pytest.approx(naive_aic(shape))
+        assert float(regrets.aic(name)) == pytest.approx(naive_aic(shape))
     root, log = naive_aic([math.sqrt(x) for x in n]), naive_aic([math.log(x) for x in n])
-    assert scaling.aic_beyond("sqrt_n", ("log_n",), n, scores).estimate == pytest.approx(root - log)
+    assert regrets.aic_beyond("sqrt_n", ("log_n",)).estimate == pytest.approx(root - log)
 
 
 def test_exponents_interval_covers_the_truth():
@@ -126,7 +131,7 @@ def test_exponents_interval_covers_the_truth():
     n = np.array([8, 16, 32, 64])
     covered = 0
     for _ in range(60):
-        interval = scaling.exponent(n, [rng.gamma(6.25, size**0.4 / 6.25, 40) for size in n])
+        interval = Regrets(n, [rng.gamma(6.25, size**0.4 / 6.25, 40) for size in n]).exponent()
         covered += interval.low <= 0.4 <= interval.high
     assert covered >= 50
 
@@ -135,7 +140,7 @@ BIG = {
     "kind": "envelope",
     "drafters": [7, 8, 12, 16, 21, 32, 47],
     "T": 6000,
-    "gaps": list(scaling.GRID[::2]),
+    "gaps": list(GRID[::2]),
     "choosing": 2,
     "scoring": 8,
     "coins": 2,
@@ -146,19 +151,19 @@ def test_a_learner_that_hears_its_own_pick_alone_fails_the_headline(results, mon
     setting = BIG | {"learner": "normalhedge"}
     honest = planted(results, "normalhedge", setting)
     assert verdicts(honest, "normalhedge")["exponents"] != FAILS
-    own = scaling.policy
-    monkeypatch.setattr(scaling, "policy", lambda name, *more: own("exp3" if name == "normalhedge" else name, *more))
+    own = measure.policy
+    monkeypatch.setattr(measure, "policy", lambda name, *more: own("exp3" if name == "normalhedge" else name, *more))
     wrong = planted(results, "normalhedge", setting)
     found = verdicts(wrong, "normalhedge")
     assert found["exponents"] == found["full"] == found["headline"] == FAILS
 
 
 def test_a_learner_that_learns_nothing_is_not_fitted(results, monkeypatch):
-    own = scaling.policy
-    monkeypatch.setattr(scaling, "policy", lambda name, *more: own("uniform" if name == "moss" else name, *more))
+    own = measure.policy
+    monkeypatch.setattr(measure, "policy", lambda name, *more: own("uniform" if name == "moss" else name, *more))
     wrong = planted(results, "moss", next(s for s in scaling.QUICK if s["learner"] == "moss"))
     found = scaling.envelope(wrong, "moss")
-    assert not found.fitted.any()
+    assert not found.fits.any()
     assert found.share.min() > 0.9
     unable = verdicts(wrong, "moss")
     assert unable["exponents"] == unable["bandit"] == CANNOT_TELL
@@ -178,7 +183,7 @@ def test_points_at_an_end_of_the_grid_or_with_nothing_learnt_are_not_fitted(inde
         "coins_16": np.ones(1),
     }
     found = scaling.envelope(Results([Result(setting, arrays)]), "moss")
-    assert found.fitted.tolist() == [usable]
+    assert found.fits.tolist() == [usable]
 
 
 def test_settings_choose_gaps_on_enough_seeds_and_score_on_more():
@@ -192,9 +197,7 @@ def test_settings_choose_gaps_on_enough_seeds_and_score_on_more():
 def test_note_gives_exponents_of_all_points_beside(results):
     note = findings("scaling", scaling, results)[0].answer.note
     found = scaling.envelope(results, "ucb1")
-    use = found.drafters >= scaling.FIRST
-    scores = [score for score, each in zip(found.scores, use, strict=True) if each]
-    assert f"ucb1 {scaling.exponent(found.drafters[use], scores).estimate:.2f} [" in note
+    assert f"ucb1 {found.among(found.drafters >= FIRST).exponent().estimate:.2f} [" in note
 
 
 def test_figure_draws(results):
