@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments import store
+from experiments.claims import NAMES
+
 ROOT = Path(__file__).parents[1]
 LAYERS = ("hedgelab", "traces", "experiments", "paper_figures")  # each may import those before it
 LATE = {"torch", "transformers", "matplotlib", "yaml", "scipy", "sklearn"}  # never at import time in hedgelab
@@ -48,3 +51,10 @@ assert not late, late
 def test_no_module_is_named_like_a_public_function():
     names = {"replay", "play", "learner", "learners"}
     assert not names & {path.stem for path in (ROOT / "hedgelab").rglob("*.py")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_claim_measures_depends_on_neither_its_questions_nor_its_judgement(name):
+    read = store.sources(store.measure_of(name))
+    assert not {"asked", "judge"} & {path.stem for path in read if path.parent.name == name}
+    assert f"experiments/claims/{name}/measure.py" in {path.relative_to(ROOT).as_posix() for path in read}

@@ -1,4 +1,8 @@
-"""The claims, one module each, in the order in which they are shown."""
+"""The claims in the order in which they are shown, one package each.
+
+`asked.py` has the questions, their rules and the settings, `measure.py` what a setting gives, `judge.py` what follows
+from that. Results depend on `measure.py` and what it imports, so that judging anew needs no new run.
+"""
 
 NAMES: tuple[str, ...] = (
     "acceptance",
