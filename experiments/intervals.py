@@ -10,7 +10,7 @@ stretched from the normal's tail to Student's with (prompts - domains) degrees o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -24,6 +24,7 @@ __all__ = [
     "Draws",
     "exact",
     "jackknife",
+    "largest",
     "of_difference_of_ratios",
     "of_mean",
     "of_ratio",
@@ -89,6 +90,19 @@ def resample(clusters: ArrayLike, strata: ArrayLike | None = None, *, resamples:
 def exact(value: float) -> Interval:
     """Return an interval of no width: a number that was computed, not estimated."""
     return Interval(float(value), float(value), float(value))
+
+
+def largest(found: Iterable[tuple[str, float]]) -> dict[str, Interval]:
+    """Return {case: the largest of its values, exactly}, of pairs (case, value of 0 or more); NaN left out.
+
+    >>> largest([("a", 1.0), ("b", math.nan), ("a", 2.0)])
+    {'a': Interval(estimate=2.0, low=2.0, high=2.0)}
+    """
+    most: dict[str, float] = {}
+    for case, value in found:
+        if not math.isnan(value):
+            most[str(case)] = max(most.get(str(case), 0.0), float(value))
+    return {case: exact(value) for case, value in most.items()}
 
 
 def percentile(estimate: float, draws: ArrayLike, comparisons: int = 1, *, degrees: float = math.inf) -> Interval:

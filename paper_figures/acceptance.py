@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from experiments.claim import Result, Results
 from experiments.claims import acceptance
-from experiments.intervals import Draws, of_ratio
+from experiments.recordings import sampled
+from experiments.texts import Texts
 from hedgelab.figure import plain_text
 from paper_figures import style
 
@@ -29,28 +30,19 @@ CAPTION = (
 _GAP = 0.35  # rows between kinds
 
 
-def _domains(result: Result) -> list[str]:
-    return list(dict.fromkeys(result.arrays["domains"].tolist()))
-
-
-def _cells(result: Result) -> NDArray[np.float64]:
+def _cells(result: Result, domains: tuple[str, ...]) -> NDArray[np.float64]:
     """Return (N, domains, 2): mean gamma and half of its 95% interval, each domain's prompts resampled on their own."""
-    arrays, cells = result.arrays, []
-    for domain in _domains(result):
-        here = arrays["domains"] == domain
-        rows, gamma = arrays["rows"][here], arrays["gamma"][here]
-        draws = acceptance.table(result, domain)
-        each = [of_ratio(column, rows, draws) for column in gamma.T]
-        cells.append([(found.estimate, (found.high - found.low) / 2) for found in each])
-    return np.array(cells).swapaxes(0, 1)
+    arrays, texts = result.arrays, Texts(result.arrays)
+    found = [[texts.ratio(column, arrays["rows"], domain) for domain in domains] for column in arrays["gamma"].T]
+    return np.array([[(each.estimate, (each.high - each.low) / 2) for each in row] for row in found])
 
 
 def _heat(axes: Any, result: Result) -> None:
     from matplotlib import colormaps
     from matplotlib.patches import Rectangle
 
-    cells = _cells(result)
-    kinds, domains = result.arrays["kinds"].tolist(), _domains(result)
+    kinds, domains = result.arrays["kinds"].tolist(), Texts(result.arrays).groups[:-1]
+    cells = _cells(result, domains)
     order = sorted(range(len(kinds)), key=lambda i: kinds.index(kinds[i]))
     breaks = np.cumsum([0, *(kinds[a] != kinds[b] for a, b in itertools.pairwise(order))])
     heights = np.arange(len(order)) + _GAP * breaks
@@ -82,14 +74,14 @@ def _heat(axes: Any, result: Result) -> None:
     axes.set_title("a  Acceptance of a first draft", pad=10)
 
 
-def _differences(axes: Any, sampled: list[tuple[Result, Draws]]) -> None:
-    kinds = list(dict.fromkeys(kind for result, _ in sampled for kind in result.arrays["kinds"].tolist()))
+def _differences(axes: Any, traces: Results) -> None:
+    kinds = list(dict.fromkeys(kind for result in traces for kind in result.arrays["kinds"].tolist()))
     limit = acceptance.TOLERANCE
     axes.axvspan(-limit, limit, color="#000000", alpha=0.06, linewidth=0)
     axes.axvline(0, color="#000000", linewidth=0.7)
-    shifts = np.linspace(-0.17, 0.17, len(sampled)) if len(sampled) > 1 else np.zeros(1)
-    for j, (shift, (result, counts)) in enumerate(zip(shifts, sampled, strict=True)):
-        found = acceptance.differences(result, counts, 1)
+    shifts = np.linspace(-0.17, 0.17, len(traces)) if len(traces) > 1 else np.zeros(1)
+    for j, (shift, result) in enumerate(zip(shifts, traces, strict=True)):
+        found = acceptance.differences(result.arrays)
         rows = np.array([found[kind] for kind in kinds if kind in found])
         places = np.array([k for k, kind in enumerate(kinds) if kind in found]) + shift
         label = f"temperature {float(result.arrays['temperature']):g}"
@@ -109,9 +101,9 @@ def _differences(axes: Any, sampled: list[tuple[Result, Draws]]) -> None:
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.2), ncols=2, handletextpad=0.3, columnspacing=1, borderpad=0)
 
 
-def _curves(axes: Any, result: Result, counts: Draws) -> None:
+def _curves(axes: Any, result: Result) -> None:
     axes.plot([0, 1], [0, 1], color="#000000", linewidth=0.7)
-    for j, (kind, points) in enumerate(acceptance.reliability(result, counts).items()):
+    for j, (kind, points) in enumerate(acceptance.reliability(result.arrays).items()):
         if points:
             gammas, alphas = zip(*points, strict=True)
             style.points(axes, gammas, alphas, label=plain_text(kind), **style.look(kind, j), markersize=3, capsize=1)
@@ -129,14 +121,14 @@ def draw(results: Results) -> Any:
     """Return the figure; heat map and calibration of the calibrated trace."""
     from matplotlib.figure import Figure
 
-    sampled = [(each, acceptance.table(each)) for each in results.where(part="trace") if each.arrays["sampled"]]
-    shown = next((pair for pair in sampled if pair[0].setting["calibrate"]), sampled[0])
-    rows = len(shown[0].arrays["drafters"])
+    traces = sampled(results)
+    shown = next((each for each in traces if each.setting["calibrate"]), traces[0])
+    rows = len(shown.arrays["drafters"])
     high = 0.12 * (rows + 4 + _GAP * 10)
     figure = Figure(figsize=(style.WIDE, high + 2.7))
     above, below = list(figure.subfigures(2, 1, height_ratios=[high, 2.7]))  # type: ignore[arg-type]
-    _heat(above.subplots(), shown[0])
+    _heat(above.subplots(), shown)
     left, right = below.subplots(1, 2, width_ratios=[1.15, 1])
-    _differences(left, sampled)
-    _curves(right, *shown)
+    _differences(left, traces)
+    _curves(right, shown)
     return figure

@@ -8,7 +8,8 @@ import numpy as np
 
 from experiments.claim import Result, Results
 from experiments.claims import length
-from experiments.intervals import Draws, of_mean
+from experiments.intervals import of_mean
+from experiments.recordings import sampled
 from hedgelab.figure import plain_text
 from paper_figures import style
 
@@ -60,10 +61,9 @@ def _worlds(axes: Any, results: Results) -> None:
 
 def _texts(axes: Any, results: Results) -> None:
     traces = list(results.where(part="trace"))
-    tables = [length.table(each) for each in traces]
     found = [
-        length.biases(each, "A", length.focus(each.arrays["mean"].shape[-1]), counts)
-        for each, counts in zip(traces, tables, strict=True)
+        {kind: bias() for kind, bias in length.biases(each.arrays, "A", int(each.arrays["focus"])).items()}
+        for each in traces
     ]
     kinds = list(dict.fromkeys(kind for each in found for kind in each))
     limit = length.TOLERANCE
@@ -95,8 +95,7 @@ _CURVES: dict[str, tuple[str, str, Any]] = {
 def _growth(axes: Any, results: Results) -> None:
     markers = iter("os^v")
     sources: dict[str, str] = {}
-    for case, (sizes, variances) in length.growths(results).items():
-        source, kind = case.rsplit(", ", 1)
+    for (source, kind), (sizes, variances) in length.growths(results).items():
         sources.setdefault(source, next(markers, "x"))
         _, colour, line = _CURVES[kind]
         marker = "" if kind == "own" else sources[source]  # on top of uniform play's line
@@ -124,16 +123,16 @@ def _growth(axes: Any, results: Results) -> None:
     axes.legend(handles=handles, loc="upper left", fontsize=6, labelspacing=0.25, handlelength=1.6, borderpad=0.1)
 
 
-def _spreads(axes: Any, result: Result, counts: Draws) -> None:
+def _spreads(axes: Any, result: Result) -> None:
     arrays = result.arrays
-    found = length.deviations(result, counts)
+    found = length.deviations(arrays)
     kinds, names = arrays["kinds"].tolist(), [str(name) for name in arrays["drafters"]]
     order = sorted(range(len(names)), key=lambda i: kinds.index(kinds[i]))
-    for name, shift in zip(length.ESTIMATORS, (-0.22, 0.0, 0.22), strict=True):
+    for (name, label), shift in zip(_NAMES.items(), (-0.22, 0.0, 0.22), strict=True):
         here = [place for place, i in enumerate(order) if names[i] in found[name]]
         intervals = [found[name][names[order[place]]] for place in here]
         looks = _look(name) | {"markersize": 2.6, "capsize": 0, "elinewidth": 0.8}
-        style.points(axes, np.array(here) + shift, intervals, label=_NAMES[name], **looks)
+        style.points(axes, np.array(here) + shift, intervals, label=label, **looks)
     for place in range(1, len(order)):
         if kinds[order[place]] != kinds[order[place - 1]]:
             axes.axvline(place - 0.5, color="#000000", alpha=0.15, linewidth=0.7)
@@ -156,6 +155,5 @@ def draw(results: Results) -> Any:
     _worlds(one, results)
     _texts(two, results)
     _growth(three, results)
-    first = length.sampled(results)[0]
-    _spreads(below.subplots(), first, length.table(first))
+    _spreads(below.subplots(), sampled(results)[0])
     return figure

@@ -6,7 +6,7 @@ import pytest
 import hedgelab as hl
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Result, Results, findings
 from experiments.claims import acceptance
-from experiments.intervals import Draws
+from experiments.claims.acceptance import judge, recorded, worlds
 from paper_figures import acceptance as figure
 
 
@@ -49,7 +49,7 @@ def test_two_states_by_hand(quick):
 
 def test_sums_are_those_of_loops(monkeypatch):
     trace = hl.sample_trace("t06").few_prompts(1)
-    monkeypatch.setattr(acceptance, "trace_of", lambda setting: trace)
+    monkeypatch.setattr(recorded, "trace_of", lambda setting: trace)
     arrays = acceptance.run({"part": "trace", "trace": "t06", "prompts": None}, 0)
     alpha, gamma = trace.alpha.astype(float), trace.gamma.astype(float)
     for s, i in ((0, 0), (3, 9), (6, 29), (2, 13), (5, 37)):
@@ -68,7 +68,7 @@ def test_sums_are_those_of_loops(monkeypatch):
         for name, value in named.items():
             assert arrays[name][s, i] == pytest.approx(value, abs=1e-9), (name, s, i)
     x, y = gamma[:, 0, 13], alpha[:, 0, 13]
-    slope = acceptance._slope(arrays, 13, Draws(np.ones((200, trace.sequences)), np.inf), 1)
+    slope = judge._slope(arrays, 13)
     assert slope.estimate == pytest.approx(np.polyfit(x, y, 1)[0], abs=1e-9)
     rows, gammas, alphas = arrays["curve"].sum(axis=(0, 1, 2))
     assert rows == trace.rows * len(trace.drafters)
@@ -92,13 +92,13 @@ def test_wrong_coin(quick, monkeypatch):
 
 def test_leaked_row(quick, monkeypatch):
     """Alpha of the row before: its mean stays, but what was known before the token tells alpha and gamma apart."""
-    original = acceptance.acceptances
+    original = recorded.acceptances
 
     def shifted(trace):
         alpha, gamma = original(trace)
         return np.roll(alpha, 1, axis=0), gamma
 
-    monkeypatch.setattr(acceptance, "acceptances", shifted)
+    monkeypatch.setattr(recorded, "acceptances", shifted)
     found = verdicts(rerun(quick, trace="t06"))
     assert found["martingale"].verdict == FAILS
     assert found["calibration"].verdict == FAILS
@@ -106,15 +106,15 @@ def test_leaked_row(quick, monkeypatch):
 
 
 def test_other_planted_errors(quick, monkeypatch):
-    original = acceptance.acceptances
+    original = recorded.acceptances
 
     def flattered(trace):
         alpha, gamma = original(trace)
         return np.minimum(1, alpha + 0.1), gamma
 
-    monkeypatch.setattr(acceptance, "acceptances", flattered)
-    monkeypatch.setattr(acceptance, "published", lambda rule, p, law: 1 - 0.9 * np.abs(p - law).sum())
-    monkeypatch.setattr(acceptance, "overlap", lambda trace, q, tail, rows: (np.exp(q).sum(axis=1), np.ones(len(q))))
+    monkeypatch.setattr(recorded, "acceptances", flattered)
+    monkeypatch.setattr(worlds, "published", lambda rule, p, law: 1 - 0.9 * np.abs(p - law).sum())
+    monkeypatch.setattr(hl.acceptance, "gamma_interval", lambda p, q, *tails: (np.exp(q).sum(axis=1), np.ones(len(q))))
     found = verdicts(rerun(rerun(rerun(quick, part="trace"), part="worlds"), part="logits"))
     for name in ("probability", "mean", "greedy", "recorded"):
         assert found[name].verdict == FAILS, name

@@ -8,6 +8,7 @@ import pytest
 import hedgelab as hl
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Result, Results, findings
 from experiments.claims import length
+from experiments.claims.length import choices, exponents, pools, recorded, worlds
 from hedgelab.token_worlds import accepting_for_ever, random_world
 from paper_figures import estimators as figure
 
@@ -46,7 +47,7 @@ def naive(alphas, gammas):
 @pytest.mark.parametrize("world", [accepting_for_ever(), random_world(7, ["chain", "head", "one_hot"], 2)])
 def test_moments_by_enumeration(world):
     k = 3
-    true, mean, variance = length.moments(world, k)
+    true, mean, variance = worlds.moments(world, k)
     for i, drafter in enumerate(world.drafters):
         for most in range(1, k + 1):
             values, chances = [], []
@@ -74,7 +75,7 @@ def test_made_worlds_are_those_of_theory(quick):
 
 def test_sums_are_those_of_loops(monkeypatch):
     trace = hl.sample_trace("t06").few_prompts(1).select([0, 5])
-    monkeypatch.setattr(length, "trace_of", lambda setting: trace)
+    monkeypatch.setattr(recorded, "trace_of", lambda setting: trace)
     arrays = length.run({"part": "trace", "trace": "t06", "prompts": None}, 0)
     alpha, gamma = trace.alpha.astype(float), trace.gamma.astype(float)
     for s, i, k in ((0, 8, 2), (1, 9, 5), (1, 30, 4), (0, 22, 6)):
@@ -95,32 +96,41 @@ def test_sums_are_those_of_loops(monkeypatch):
 
 
 def test_swapped_estimator(quick, monkeypatch):
-    original = length.estimates
+    original = hl.lengths.censored
     swapped = {"A": "A", "B": "A", "C": "C"}
 
-    def planted(name, alpha, gamma, k, ends):
-        return original(swapped[name], alpha, np.nan_to_num(gamma), k, ends)
+    def planted(alpha, gamma, k, ends, estimator):
+        return original(alpha, np.nan_to_num(gamma), k, ends, estimator=swapped[estimator])
 
-    monkeypatch.setattr(length, "estimates", planted)
+    monkeypatch.setattr(hl.lengths, "censored", planted)
     found = verdicts(rerun(quick, "worlds", "made worlds"))
     assert found["exact"].verdict == FAILS
     assert found["exact"].case == "B"
 
 
 def test_wrong_k(quick, monkeypatch):
-    original = length.estimates
-    monkeypatch.setattr(length, "estimates", lambda name, a, g, k, ends: original(name, a, g, max(1, k - 1), ends))
+    original = hl.lengths.censored
+
+    def shorter(alpha, gamma, k, ends, estimator):
+        return original(alpha, gamma, max(1, k - 1), ends, estimator=estimator)
+
+    monkeypatch.setattr(hl.lengths, "censored", shorter)
     assert verdicts(rerun(quick, "worlds"))["exact"].verdict == FAILS
 
 
 def test_estimators_exchanged_on_text(quick, monkeypatch):
-    """B in the place of C and C in that of B: C is the one of larger variance then."""
-    original = length.estimates
-    exchanged = {"A": "A", "B": "C", "C": "B"}
-    monkeypatch.setattr(length, "estimates", lambda name, *rest: original(exchanged[name], *rest))
-    found = verdicts(rerun(quick, "trace"))
-    assert found["variance_C"].verdict == FAILS
-    monkeypatch.setattr(length, "estimates", lambda name, *rest: original(name, *rest) + (name == "C") * 0.2)
+    """B in the place of C and C in that of B: C is the one of larger variance then. And C with another mean."""
+    original = hl.lengths.censored
+
+    def exchanged(*given, estimator):
+        return original(*given, estimator={"A": "A", "B": "C", "C": "B"}[estimator])
+
+    def off(*given, estimator):
+        return original(*given, estimator=estimator) + (estimator == "C") * 0.2
+
+    monkeypatch.setattr(hl.lengths, "censored", exchanged)
+    assert verdicts(rerun(quick, "trace"))["variance_C"].verdict == FAILS
+    monkeypatch.setattr(hl.lengths, "censored", off)
     assert verdicts(rerun(quick, "trace"))["same_mean"].verdict == FAILS
 
 
@@ -147,11 +157,10 @@ def test_rankings_find_a_pair_that_contradicts(monkeypatch):
     """Seeds are fixed; either assertion would fail for 5% of seeds at most."""
     for m, low, high in ((0.745, 0.0, 0.5), (0.6, -1.0, 0.0)):  # 1 + m + m^2 = 2.30, then 1.96
         trace = two_state_trace(m)
-        monkeypatch.setattr(length, "trace_of", lambda setting, trace=trace: trace)
+        monkeypatch.setattr(recorded, "trace_of", lambda setting, trace=trace: trace)
         setting = {"part": "trace", "trace": "made", "prompts": None}
-        result = Result(setting, length.run(setting, 0))
-        everywhere = length._rankings(result, 3)
-        interval = next(each for case, each in everywhere.items() if case.startswith("all domains"))
+        found = choices.rankings(length.run(setting, 0))
+        interval = next(each(comparisons=3) for case, each in found.items() if case.startswith("all domains"))
         assert low < interval.low, (m, interval)
         assert interval.high < high, (m, interval)
 
@@ -160,7 +169,7 @@ def test_moments_of_what_a_round_leaves_out():
     """E[Z | path] and E[Z^2 | path] by enumeration of the coins' outcomes, and the drawn Z by the same coins."""
     trace = hl.sample_trace("t06").few_prompts(1).select([2])
     k = 4
-    mean, square, drawn = length._windows(trace, k)
+    mean, square, drawn = pools.windows(trace, k)
     alpha = trace.alpha.astype(float)
     for t, i in ((0, 3), (5, 9), (11, 21), (17, 36)):
         law, alive = {}, 1.0
@@ -171,7 +180,7 @@ def test_moments_of_what_a_round_leaves_out():
         assert mean[t, i] == pytest.approx(sum((k + 1 - y) * p for y, p in law.items()), abs=1e-9)
         assert square[t, i] == pytest.approx(sum((k + 1 - y) ** 2 * p for y, p in law.items()), abs=1e-9)
     assert np.abs((drawn - mean).mean(axis=0)).max() < 0.6  # 5 deviations of a mean of these rows
-    full, uniform, _ = length._variances(mean, square, drawn, k, 0)
+    full, uniform, _ = pools.variances(mean, square, drawn, k, 0)
     n = mean.shape[1]
     by_pick = [np.mean([n * square[t, i] for t in range(len(mean))]) - mean[:, i].mean() ** 2 for i in range(n)]
     assert uniform == pytest.approx(np.mean(by_pick))
@@ -184,9 +193,9 @@ def test_growth_is_that_of_an_affine_variance():
     n = np.array([2, 8, 16, 32, 64, 128])
     affine = 2.0 * n - 3
     affine[0] = 50.0
-    assert length._exponents(n, affine[None]).item() == pytest.approx(1.0, abs=2e-3)
-    assert length._slopes(n, affine[None]).item() > 1.02
-    assert length._exponents(n, n[None] ** 1.5).item() == pytest.approx(1.5, abs=2e-3)
+    assert exponents._exponents(n, affine[None]).item() == pytest.approx(1.0, abs=2e-3)
+    assert exponents._slope(n, affine[None]) > 1.02
+    assert exponents._exponents(n, n[None] ** 1.5).item() == pytest.approx(1.5, abs=2e-3)
 
 
 def test_growth_asks_uniform_play_alone(quick):
