@@ -150,16 +150,23 @@ def table(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield what shows (claim, results there, results in all): a bar, or in a log a line for every tenth."""
+    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # tasks differ in size: the time left is told from the last ten minutes, not the last seconds
-    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), speed_estimate_period=600)
+    bar = Progress(
+        *columns, TimeRemainingColumn(), console=console, speed_estimate_period=600, disable=not console.is_terminal
+    )
     with bar:
-        whole, known = bar.add_task("all", total=None), dict[str, tuple[int, int]]()
+        whole, known, begin = bar.add_task("all", total=None), dict[str, tuple[int, int]](), time.perf_counter()
 
         def advance(name: str, done: int, total: int) -> None:
+            computed = done - known.get(name, (done, total))[0]  # 0 while claims are only counted
             known[name] = (done, total)
-            sums = [sum(part) for part in zip(*known.values(), strict=True)]
-            bar.update(whole, completed=sums[0], total=sums[1], description=f"all, last of {name}")
+            have, wanted = (sum(part) for part in zip(*known.values(), strict=True))
+            bar.update(whole, completed=have, total=wanted, description=f"all, last of {name}")
+            if bar.disable and 10 * have // wanted > 10 * (have - computed) // wanted:
+                console.print(f"{have} of {wanted} results, {time.perf_counter() - begin:.0f} s", highlight=False)
 
         yield advance
 

@@ -10,7 +10,8 @@ A claim is one module in `experiments/claims/`, with
 
 One that needs more room is a package of that name, whose `__init__.py` hands on the same five: `asked.py` says what is
 asked and run, `measure.py` has run, `judge.py` has check. Results depend on `measure.py` and what that imports alone:
-words and aggregation can change without a new run.
+words and aggregation can change without a new run. What `measure.py` uses of an extra of hedgelab it says in NEEDS,
+{extra: packages}.
 
 A question says where its effect must lie (`Rule`). The verdict follows from the effect's interval: *holds* when all of
 it lies there, *fails* when none of it does, else *cannot tell*. So `check` measures and the rule judges.

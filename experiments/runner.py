@@ -104,6 +104,8 @@ def run_claims(
     missing: list[store.Task] = []
     done, total = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
     for name in names:
+        _equipped(name)
+    for name in names:
         tasks = plan.tasks(name)
         here = [task for task in tasks if store.load(plan.out, task) is None]
         missing += here
@@ -116,6 +118,16 @@ def run_claims(
                 done[task[0]] += 1
                 advance(task[0], done[task[0]], total[task[0]])
     return len(missing)
+
+
+def _equipped(name: str) -> None:
+    """Raise ClaimError where a package is not installed that a claim needs: before the run, not in its midst."""
+    for extra, packages in store.needs(name).items():
+        if absent := [package for package in packages if not store.version(package)]:
+            raise ClaimError(
+                f"claim {name} needs {' and '.join(absent)}, not installed: pip install -c constraints.txt -e "
+                f"'.[{extra}]'"
+            )
 
 
 def _ended(tasks: Sequence[store.Task], engine: Engine) -> Iterator[tuple[store.Task, Arrays]]:

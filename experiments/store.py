@@ -2,7 +2,8 @@ r"""Results on disk: one file a setting, named by what it depends on, written at
 
 A result depends on its claim, its setting, the seed, the bytes of the trace that the setting names, and the source: all
 of hedgelab with the versions and the CPU that shape its numbers (`hedgelab._jit.source_hash`), the bundled costs, the
-claim's module (of a package its `measure.py`) and what that imports of this folder. A file's name is a hash of these,
+claim's module (of a package its `measure.py`), what that imports of this folder, and the versions of the packages that
+it `needs`. A file's name is a hash of these,
 and its metadata say them in full. Nothing else, a worker's host or the number of processes, changes a byte.
 """
 
@@ -11,8 +12,10 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,9 +42,11 @@ __all__ = [
     "load_answers",
     "measure_of",
     "module_of",
+    "needs",
     "save",
     "save_answers",
     "sources",
+    "version",
 ]
 
 Task = tuple[str, Setting, int]  # claim, setting, seed
@@ -114,16 +119,27 @@ def code(name: str) -> str:
 @functools.cache
 def _source(name: str) -> str:
     digest = hashlib.sha256(f"{code(name)} {source_hash()}".encode())
-    for package in ("scikit-learn", "scipy"):  # of the router; the others are in hedgelab's hash
-        digest.update(f" {_version(package)}".encode())
+    for package in sorted(itertools.chain(*needs(name).values())):
+        digest.update(f" {version(package)}".encode())
     return digest.hexdigest()[:16]
 
 
-def _version(package: str) -> str:
+def needs(name: str) -> Mapping[str, Sequence[str]]:
+    """Return {extra of hedgelab: its packages} that a claim uses beyond what hedgelab itself needs: its NEEDS, if any.
+
+    >>> needs("domains"), needs("delay")
+    ({'router': ('scikit-learn', 'scipy')}, {})
+    """
+    found: Mapping[str, Sequence[str]] = getattr(importlib.import_module(measure_of(name)), "NEEDS", {})
+    return found
+
+
+def version(package: str) -> str:
+    """Return the version of a package, empty if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "absent"
+        return ""
 
 
 def identity(task: Task) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _regression() -> Callable[..., Any]:
     try:
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
-        raise RouterError("training a router needs the package scikit-learn: pip install 'hedgelab[router]'") from error
+        raise RouterError("training a router needs the package scikit-learn: pip install -e '.[router]'") from error
     return LogisticRegression
 
 

@@ -417,6 +417,18 @@ def test_what_is_there_is_not_computed_again(toy: Path, tmp_path: Path, monkeypa
     assert Plan(quick=True, seed=1, out=plan.out).done("toy") == (0, 4)
 
 
+def test_a_claim_says_beforehand_what_is_not_installed(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = store.identity(("toy", {"value": 0}, 0))["source"]
+    monkeypatch.setattr(experiments.runner.experiment("toy"), "NEEDS", {"zoo": ("numpy", "okapi")}, raising=False)
+    store._source.cache_clear()
+    assert store.identity(("toy", {"value": 0}, 0))["source"] != source  # a result depends on the versions, too
+    with pytest.raises(ClaimError, match=r"claim toy needs okapi, not installed: .*'\.\[zoo\]'"):
+        run_claims(["toy"], Plan(quick=True, out=tmp_path / "out"), lambda: local(0))
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_record_notices_another_verdict(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "RECORD", tmp_path / "verdicts.json")
     plan = Plan(quick=True, out=tmp_path / "out")

@@ -692,7 +692,7 @@ assert [trace.drafters[i] for i in router.route(trace)] == list(trace.domains)
 arguments = ["router", "train", {str(home / "train")!r}, "--out", {str(tmp_path / "no")!r}]
 result = CliRunner().invoke(app, arguments)
 assert result.exit_code == 2, result.output
-assert "scikit-learn: pip install 'hedgelab[router]'" in " ".join(result.stderr.split()), result.stderr
+assert "scikit-learn: pip install -e '.[router]'" in " ".join(result.stderr.split()), result.stderr
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
     assert not (tmp_path / "no").exists()

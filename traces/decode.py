@@ -28,60 +28,33 @@ import torch
 from numpy.typing import NDArray
 
 from hedgelab.algorithms import learner as registered
-from hedgelab.algorithms import learners
 from hedgelab.algorithms.router import LEARNER as ROUTER
 from hedgelab.contract import Learner
 from hedgelab.router import Router
-from traces.collect import Clock, Job, build_drafters, context_of
+from traces.collect import Clock, Job, build_drafters
 from traces.config import Config, load_config
-from traces.drafters.base import Drafter
-from traces.endings import Ending
 from traces.live.batch import Heard, TextBatch
 from traces.live.chance import Chance, Coins
-from traces.live.laws import Processor, TargetLaws
+from traces.live.laws import Processor
+from traces.live.models import AUTOREGRESSIVE, Models
 from traces.live.plain import autoregressive
 from traces.live.policy import Policy
 from traces.live.results import Decoded, DecodeError, Run
 from traces.live.schedule import Setting
 from traces.live.text import units_of
 from traces.prompts import Prompt
-from traces.targets import Target, load_target, located
+from traces.targets import load_target, located
 
 __all__ = ["AUTOREGRESSIVE", "DecodeError", "Decoder"]
 
-AUTOREGRESSIVE = "autoregressive"
-FAULTS = ("stop", "drop")
 
-
-class Decoder:
-    """A target and a pool of drafters, ready to decode.
-
-    config : its k, processing, seed, loop and max_new_tokens are used. on_fault : "stop" at a drafter that raises or
-    gives no law, or "drop" it and go on without it. processors : see `traces.live.laws.TargetLaws`
+class Decoder(Models):
+    """A target and a pool of drafters, ready to decode; see `Models` for what it is made of.
 
     >>> decoder = Decoder.open("traces/configs/live.yaml")  # doctest: +SKIP
     >>> decoder.run(decoder.jobs(["Tell me about owls."]), "normalhedge").mat  # doctest: +SKIP
     1.4
     """
-
-    def __init__(
-        self,
-        target: Target,
-        drafters: Sequence[Drafter],
-        config: Config,
-        *,
-        on_fault: str = "stop",
-        processors: Sequence[Processor] = (),
-    ) -> None:
-        if on_fault not in FAULTS:
-            raise ValueError(f"on_fault must be one of {', '.join(FAULTS)}, got {on_fault!r}")
-        reserved = {AUTOREGRESSIVE, "router", *learners()}
-        if taken := [drafter.name for drafter in drafters if drafter.name in reserved]:
-            raise ValueError(f"drafter {taken[0]!r}: a policy has this name; choose another")
-        self.target, self.drafters, self.config = target, list(drafters), config
-        self.names = tuple(drafter.name for drafter in drafters)
-        self.on_fault, self.context = on_fault, context_of(target, drafters)
-        self.laws = TargetLaws(target, config.processing, processors)
 
     @classmethod
     def open(
@@ -235,7 +208,3 @@ class Decoder:
             return (np.array(self.names) == best).astype(np.float64)
 
         return route
-
-    def ending(self, job: Job) -> Ending:
-        """Return what says when a text ends."""
-        return Ending(len(job.ids), self.target.eos, self.config.max_new_tokens, self.context, self.config.loop)

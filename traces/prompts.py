@@ -361,7 +361,7 @@ def _need(package: str, domain: str) -> Any:
         return __import__(package, fromlist=["_"])
     except ImportError as error:
         name = package.partition(".")[0].replace("_", "-")
-        raise PromptError(f"domain {domain!r} needs the package {name}: pip install 'hedgelab[data]'") from error
+        raise PromptError(f"domain {domain!r} needs the package {name}: pip install -e '.[data]'") from error
 
 
 @dataclass(frozen=True)

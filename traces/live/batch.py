@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,15 +22,13 @@ from traces.live.accept import accept
 from traces.live.chance import Chance
 from traces.live.draft import Draft, draft, most_tokens, overlaps, prepare
 from traces.live.laws import facts_at
+from traces.live.models import Models
 from traces.live.policy import Play, Policy
 from traces.live.results import Decoded, DecodeError, Fact, Round, decoded
 from traces.live.text import DraftFault, Scores, Text, Unit
 from traces.sampling import Dense, OneHot
 from traces.trees import depths_of
 from traces.verify import Verifier
-
-if TYPE_CHECKING:
-    from traces.decode import Decoder
 
 __all__ = ["Heard", "TextBatch"]
 
@@ -76,7 +73,7 @@ class TextBatch:
 
     def __init__(
         self,
-        decoder: Decoder,
+        models: Models,
         jobs: Sequence[Job],
         plays: Sequence[tuple[Policy, Play]],
         coins: Callable[[Job], Chance],
@@ -85,21 +82,21 @@ class TextBatch:
         heard: Heard,
         clock: Clock,
     ) -> None:
-        self._decoder, self._k, self._keep, self._heard, self._clock = decoder, k, keep, heard, clock
+        self._models, self._k, self._keep, self._heard, self._clock = models, k, keep, heard, clock
         self._policy = plays[0][0]
         self._evaluates = keep or self._policy.evaluates
-        self._wants_facts = keep or decoder.config.processing.temperature == 0
-        pool = decoder.drafters
+        self._wants_facts = keep or models.config.processing.temperature == 0
+        pool = models.drafters
         used = [pool[i] for i in self._used()]
         self._layers = sorted({layer for drafter in used for layer in (*drafter.taps, *drafter.reads)})
         prepare(pool, k, None if self._evaluates else 1)  # unless scored, a drafter follows no round but the latest
         nodes = max(most_tokens(drafter, k) for drafter in used)
-        self._verifier = Verifier(decoder.target.model, nodes, bool(self._layers), self._layers)
+        self._verifier = Verifier(models.target.model, nodes, bool(self._layers), self._layers)
         prompts = pad_left([job.ids for job in jobs])
         with clock.time("prefill"):
-            logits = self._verifier.begin(prompts, prompts.shape[1] + decoder.config.max_new_tokens)
+            logits = self._verifier.begin(prompts, prompts.shape[1] + models.config.max_new_tokens)
             states, self._verifier.prompt_states = self._verifier.prompt_states, {}
-            _, law = decoder.laws.sound(logits, [job.ids for job in jobs], f"{jobs[0].prompt.id}, the first token")
+            _, law = models.laws.sound(logits, [job.ids for job in jobs], f"{jobs[0].prompt.id}, the first token")
         self._lanes = []
         for place, (job, (policy, play)) in enumerate(zip(jobs, plays, strict=True)):
             own = {tap: state[place : place + 1, -len(job.ids) :] for tap, state in states.items()}
@@ -115,24 +112,24 @@ class TextBatch:
         """Return the drafters that may be asked for anything, with those that they read."""
         one = self._policy.only
         # where a drafter may be dropped, any other may take its place
-        if self._evaluates or one is None or self._decoder.on_fault == "drop":
-            return list(range(len(self._decoder.names)))
+        if self._evaluates or one is None or self._models.on_fault == "drop":
+            return list(range(len(self._models.names)))
         return next(list(unit) for unit in self._policy.units if one in unit)
 
     def _lane(self, job: Job, policy: Policy, play: Play, states: dict[int, Tensor], chance: Chance) -> _Lane:
-        decoder, k = self._decoder, self._decoder.config.k
-        ending = decoder.ending(job)
-        drafters = fresh_set(decoder.drafters)
+        models, k = self._models, self._models.config.k
+        ending = models.ending(job)
+        drafters = fresh_set(models.drafters)
         units: dict[int, Unit] = {}
         for members in policy.units:
-            units |= dict.fromkeys(members, Unit({i: drafters[i] for i in members}, decoder.target, k, _untimed))
+            units |= dict.fromkeys(members, Unit({i: drafters[i] for i in members}, models.target, k, _untimed))
         return _Lane(
             Text(job, ending, states, self._layers),
             drafters,
             [units[i] for i in range(len(drafters))],
             play,
             chance,
-            Scores.empty(ending.room(1) if self._evaluates else 0, decoder.drafters, k),
+            Scores.empty(ending.room(1) if self._evaluates else 0, models.drafters, k),
             np.ones(len(drafters), np.bool_),
         )
 
@@ -187,7 +184,7 @@ class TextBatch:
         ones: a draft y from law q is accepted with probability min(1, p(y) / q(y)), else the next one is looked at,
         against what p has more than q; where none is left the token is drawn from that.
         """
-        text, laws = lane.text, self._decoder.laws
+        text, laws = lane.text, self._models.laws
         whole = (*text.job.ids, *text.written)
         texts = _behind(each, whole) if laws.processors else [whole] * (1 + each.trees.tokens.shape[1])
         logits, law, wrong = laws.of(logits[: len(texts)], texts)
@@ -252,10 +249,10 @@ class TextBatch:
 
     def _failed(self, lane: _Lane, unit: Unit, error: Exception) -> None:
         """Drop a drafter, with those that are evaluated with it, or stop."""
-        names = [self._decoder.names[i] for i in unit.members]
+        names = [self._models.names[i] for i in unit.members]
         where = f"{lane.text.job.prompt.id}, row {lane.text.rows}"
         why = str(error) if isinstance(error, DraftFault) else f"{type(error).__name__}: {error}"
-        if self._decoder.on_fault == "stop":
+        if self._models.on_fault == "stop":
             raise DecodeError(f"{where}: drafter {' or '.join(map(repr, names))} failed: {why}") from error
         for i, name in zip(unit.members, names, strict=True):
             lane.alive[i] = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,32 +13,30 @@ from traces.kv import Stepper
 from traces.live.batch import Heard
 from traces.live.chance import Chance
 from traces.live.laws import facts_at
+from traces.live.models import Models
 from traces.live.results import Decoded, Fact, decoded
 from traces.live.text import Scores
-
-if TYPE_CHECKING:
-    from traces.decode import Decoder
 
 __all__ = ["autoregressive"]
 
 
 def autoregressive(
-    decoder: Decoder, jobs: Sequence[Job], coins: Callable[[Job], Chance], heard: Heard, clock: Clock
+    models: Models, jobs: Sequence[Job], coins: Callable[[Job], Chance], heard: Heard, clock: Clock
 ) -> list[Decoded]:
     """Decode texts together; the coins are those that certain drafts leave the target."""
-    endings, chances = [decoder.ending(job) for job in jobs], [coins(job) for job in jobs]
+    endings, chances = [models.ending(job) for job in jobs], [coins(job) for job in jobs]
     written: list[list[int]] = [[] for _ in jobs]
     facts: list[list[Fact]] = [[] for _ in jobs]
     stops = [""] * len(jobs)
-    stepper, greedy = Stepper(decoder.target.model), decoder.config.processing.temperature == 0
+    stepper, greedy = Stepper(models.target.model), models.config.processing.temperature == 0
     width = max(len(job.ids) for job in jobs)
     with clock.time("prefill"):
-        logits = stepper.begin(pad_left([job.ids for job in jobs]), width + decoder.config.max_new_tokens)
+        logits = stepper.begin(pad_left([job.ids for job in jobs]), width + models.config.max_new_tokens)
     active = list(range(len(jobs)))
     while active:
         with clock.time("target"):
             texts = [(*jobs[s].ids, *written[s]) for s in active]
-            logits, law = decoder.laws.sound(logits, texts, ", ".join(jobs[s].prompt.id for s in active[:3]))
+            logits, law = models.laws.sound(logits, texts, ", ".join(jobs[s].prompt.id for s in active[:3]))
             for place, s in enumerate(active):
                 here = law.rows(slice(place, place + 1))
                 token = chances[s].draw(here, len(written[s]) - 1, TARGET)

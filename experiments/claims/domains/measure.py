@@ -29,6 +29,7 @@ __all__ = [
     "GRIDS",
     "HOME",
     "MATCHED",
+    "NEEDS",
     "NEW",
     "PLAIN",
     "PRICED",
@@ -41,6 +42,7 @@ __all__ = [
     "run",
 ]
 
+NEEDS = {"router": ("scikit-learn", "scipy")}
 PRICED = "priced"  # the pool of all whose drafting was measured
 PUBLISHED = ("ucbspec", "exp3spec")  # the bandits in the paper's tables
 NEW = "normalhedge"

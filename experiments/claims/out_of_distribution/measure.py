@@ -14,7 +14,9 @@ from experiments.rounds import has_pool, members, narrowed, played
 from experiments.texts import labels
 from hedgelab import routing
 
-__all__ = ["run", "stream"]
+__all__ = ["NEEDS", "run", "stream"]
+
+NEEDS = {"router": ("scikit-learn", "scipy")}
 
 
 def run(setting: Setting, seed: int) -> Arrays:
