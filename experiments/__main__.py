@@ -16,9 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from experiments import claims, record
-from experiments.claim import CANNOT_TELL, FAILS, HOLDS, ClaimError, Finding
+from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Finding
 from experiments.executors import EXECUTORS
 from experiments.runner import OUT, Plan, alone, experiment, run_claims, verdicts
+from experiments.settings import ClaimError
 from hedgelab.trace import TraceError
 
 app = typer.Typer(

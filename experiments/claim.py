@@ -19,19 +19,15 @@ it lies there, *fails* when none of it does, else *cannot tell*. So `check` meas
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, Protocol
 
-from numpy.typing import NDArray
-
-import hedgelab as hl
 from experiments.intervals import UNTOLD
+from experiments.settings import Arrays, ClaimError, Setting
 from hedgelab.regret import Interval
 
 __all__ = [
@@ -39,16 +35,13 @@ __all__ = [
     "FAILS",
     "HOLDS",
     "Answer",
-    "Arrays",
     "Claim",
-    "ClaimError",
     "Experiment",
     "Finding",
     "Question",
     "Result",
     "Results",
     "Rule",
-    "Setting",
     "above",
     "answered",
     "below",
@@ -56,20 +49,12 @@ __all__ = [
     "findings",
     "inside",
     "judged",
-    "trace_of",
 ]
 
 Word = Literal["holds", "fails", "cannot tell"]
 HOLDS: Word = "holds"
 FAILS: Word = "fails"
 CANNOT_TELL: Word = "cannot tell"
-
-Setting = Mapping[str, Any]  # plain values: text, numbers, booleans, None, lists of these
-Arrays = Mapping[str, NDArray[Any]]
-
-
-class ClaimError(ValueError):
-    """Settings, results or a claim that cannot be run or judged; the message names it."""
 
 
 class Rule(NamedTuple):
@@ -279,17 +264,3 @@ def judged(name: str, claim: Claim, answers: Mapping[str, Answer]) -> list[Findi
         case = min(deciding, key=lambda each: question.rule.margin(cases[each]))
         found.append(Finding(name, key, question, answers[key], verdict, case, cases[case], tally))
     return found
-
-
-@functools.cache
-def _opened(name: str, prompts: int | None) -> hl.Trace:
-    trace = hl.open_trace(name) if Path(name).is_absolute() else hl.sample_trace(name)
-    return trace if prompts is None else trace.few_prompts(prompts)
-
-
-def trace_of(setting: Setting) -> hl.Trace:
-    """Return the trace that a setting names under "trace": a bundled one, or a folder by its absolute path.
-
-    Under "prompts", if it is there and not None, only so many prompts of each domain.
-    """
-    return _opened(str(setting["trace"]), setting.get("prompts"))

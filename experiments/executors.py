@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.claim import ClaimError
 from experiments.remote import call
+from experiments.settings import ClaimError
 from hedgelab.processes import local_pool
 
 __all__ = ["CHECKOUT", "EXECUTORS", "ByValue", "Engine", "InThisProcess", "dask", "local"]

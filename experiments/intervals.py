@@ -93,15 +93,14 @@ def exact(value: float) -> Interval:
 
 
 def largest(found: Iterable[tuple[str, float]]) -> dict[str, Interval]:
-    """Return {case: the largest of its values, exactly}, of pairs (case, value of 0 or more); NaN left out.
+    """Return {case: the largest of its values, exactly}, of pairs (case, value); NaN only where all of them are.
 
-    >>> largest([("a", 1.0), ("b", math.nan), ("a", 2.0)])
-    {'a': Interval(estimate=2.0, low=2.0, high=2.0)}
+    >>> largest([("a", 1.0), ("b", math.nan), ("a", 2.0), ("a", math.nan)])["a"]
+    Interval(estimate=2.0, low=2.0, high=2.0)
     """
     most: dict[str, float] = {}
     for case, value in found:
-        if not math.isnan(value):
-            most[str(case)] = max(most.get(str(case), 0.0), float(value))
+        most[str(case)] = float(np.fmax(most.get(str(case), math.nan), value))
     return {case: exact(value) for case, value in most.items()}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.claim import Arrays, Setting
+from experiments.settings import Arrays, Setting
 from experiments.texts import POOLED, Texts
 from hedgelab.regret import Interval
 

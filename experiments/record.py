@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments import claims
-from experiments.claim import CANNOT_TELL, FAILS, HOLDS, ClaimError, Finding
+from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Finding
 from experiments.runner import experiment
+from experiments.settings import ClaimError
 from hedgelab.regret import Interval
 from hedgelab.storage.shards import write_atomically
 

@@ -1,32 +1,16 @@
-"""What results say of the recorded trace that they are of, and how to find them by it."""
+"""Results of recorded traces, found by what they say of these (`experiments.labels.described`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import hedgelab as hl
-from experiments.claim import Arrays, Result, Results
-from experiments.texts import labels
+from experiments.claim import Result, Results
+from experiments.settings import Arrays
 
-__all__ = ["counted", "described", "greedy", "members", "sampled"]
-
-
-def described(trace: hl.Trace) -> dict[str, NDArray[Any]]:
-    """Return `labels` of a trace's S texts and rows (S,) of each, drafters and kinds (N,), the target's temperature,
-    and sampled, whether the target drew the texts itself, by chance."""
-    temperature = trace.manifest.target_processing.temperature
-    return {
-        **labels(trace),
-        "rows": np.diff(trace.offsets).astype(np.float64),
-        "drafters": np.array(trace.drafters),
-        "kinds": np.array([drafter.kind for drafter in trace.manifest.drafters]),
-        "temperature": np.array(temperature),
-        "sampled": np.array(trace.manifest.path == "own_sample" and temperature > 0),
-    }
+__all__ = ["counted", "greedy", "members", "sampled"]
 
 
 def sampled(results: Results) -> Results:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import ClaimError
+from experiments.settings import ClaimError
 from hedgelab.contract import Learner
 from hedgelab.matrix import roles_of
 from hedgelab.routing import folds_of
@@ -34,8 +34,10 @@ def specialist_kinds(trace: hl.Trace) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def has_pool(trace: hl.Trace, pool: str) -> bool:
-    """Return whether a trace has a drafter of a pool, see `members`."""
-    return pool == "all" or pool.partition(" ")[0] in specialist_kinds(trace)
+    """Return whether a trace has a pool, see `members`: of each that its name says, a drafter at least."""
+    kind, _, wanted = pool.partition(" ")
+    specialists, generalists = specialist_kinds(trace).get(kind, ([], []))
+    return pool == "all" or bool(specialists and (generalists or "generalists" not in wanted))
 
 
 def members(trace: hl.Trace, pool: str) -> list[str]:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments import claims, store
-from experiments.claim import Answer, Arrays, ClaimError, Experiment, Finding, Result, Results, Setting, judged
+from experiments.claim import Answer, Experiment, Finding, Result, Results, judged
 from experiments.executors import Engine
+from experiments.settings import Arrays, ClaimError, Setting
 from hedgelab.processes import as_they_end
 
 __all__ = ["MissingError", "Plan", "alone", "execute", "experiment", "results_of", "run_claims", "verdicts"]

@@ -27,7 +27,8 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 import hedgelab
-from experiments.claim import Answer, Arrays, ClaimError, Setting, trace_of
+from experiments.claim import Answer
+from experiments.settings import Arrays, ClaimError, Setting, trace_of
 from hedgelab._jit import source_hash
 from hedgelab.regret import Interval
 from hedgelab.storage.costs import BUNDLED

@@ -1,8 +1,8 @@
 r"""The texts that a claim's numbers are of: kept with its results, so that `check` can resample and halve them.
 
-Results hold numbers text by text, and `labels` says what a text is drawn with (its prompt, a conversation as a whole)
-and within (the domain that it began in). Each domain's resamples are its own, and the same for all policies and for all
-settings of the same texts: that pairs the comparisons.
+Results hold numbers text by text, and `experiments.labels` says what a text is drawn with (its prompt, a conversation
+as a whole) and within (the domain that it began in). Each domain's resamples are its own, and the same for all policies
+and for all settings of the same texts: that pairs the comparisons.
 """
 
 from __future__ import annotations
@@ -14,20 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import hedgelab as hl
 from experiments.intervals import FEWEST, Draws, of_difference_of_ratios, of_ratio, resample
 from hedgelab.comparison import POOLED
 from hedgelab.regret import Interval
 
-__all__ = ["POOLED", "Texts", "labels"]
+__all__ = ["POOLED", "Texts"]
 
 RESAMPLES = 20_000
-
-
-def labels(trace: hl.Trace) -> dict[str, NDArray[np.str_]]:
-    """Return {"prompts", "homes", "domains"}, (S,) each: what a text is drawn with, the domain within which that is
-    drawn, and its own domain."""
-    return {"prompts": trace.conversations, "homes": trace.home_domains, "domains": trace.domains}
 
 
 @functools.lru_cache(maxsize=64)

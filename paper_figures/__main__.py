@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 import paper_figures
-from experiments.claim import ClaimError
 from experiments.runner import OUT, MissingError, Plan, results_of
+from experiments.settings import ClaimError
 from hedgelab.storage.shards import write_atomically
 from hedgelab.trace import TraceError
 from paper_figures import style

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import hedgelab as hl
-from experiments.claim import CANNOT_TELL, FAILS, ClaimError, Result, Results, findings, trace_of
+from experiments.claim import CANNOT_TELL, FAILS, Result, Results, findings
 from experiments.claims import pool_size
 from experiments.claims.pool_size import measure
 from experiments.claims.pool_size.asked import CLOSE, TRACES
 from experiments.claims.pool_size.pools import tuned
 from experiments.intervals import Draws
+from experiments.settings import ClaimError, trace_of
 from paper_figures import pool_size as figure
 from tests.strategies_claims import verdict
 

@@ -32,7 +32,6 @@ from experiments.claim import (
     HOLDS,
     Answer,
     Claim,
-    ClaimError,
     Question,
     Result,
     Results,
@@ -43,6 +42,7 @@ from experiments.claim import (
 )
 from experiments.executors import local
 from experiments.runner import MissingError, Plan, alone, results_of, run_claims
+from experiments.settings import ClaimError
 from hedgelab.regret import Interval, student_quantile
 from paper_figures.__main__ import app as drawing
 

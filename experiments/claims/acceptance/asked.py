@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.claim import Claim, Question, Setting, exactly, inside
+from experiments.claim import Claim, Question, exactly, inside
+from experiments.settings import Setting
 
 __all__ = ["CLAIM", "QUICK", "SETTINGS", "TOLERANCE"]
 

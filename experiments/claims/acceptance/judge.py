@@ -8,12 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from experiments.claim import Answer, Arrays, Results, answered
+from experiments.claim import Answer, Results, answered
 from experiments.claims.acceptance.asked import CLAIM
 from experiments.claims.acceptance.recorded import BINS
 from experiments.claims.acceptance.worlds import POLICIES
 from experiments.intervals import UNTOLD, largest
 from experiments.recordings import counted, greedy, members, sampled
+from experiments.settings import Arrays
 from experiments.texts import Texts
 from hedgelab.regret import Interval
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from experiments.claim import Arrays, Setting
 from experiments.claims.acceptance.recorded import laws, texts
 from experiments.claims.acceptance.worlds import positions, replays, two_states
+from experiments.settings import Arrays, Setting
 
 __all__ = ["run"]
 

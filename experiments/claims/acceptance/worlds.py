@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting
+from experiments.settings import Arrays, Setting
 from hedgelab.token_worlds import KINDS, TokenWorld, random_world, two_state_world
 
 __all__ = ["POLICIES", "positions", "replays", "two_states"]

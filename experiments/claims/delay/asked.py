@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from experiments.claim import Claim, Question, Setting, above, below, inside
+from experiments.claim import Claim, Question, above, below, inside
 from experiments.claims.delay.measure import SEARCHED
+from experiments.settings import Setting
 
 __all__ = ["CLAIM", "CONSTANT", "KS", "QUICK", "SETTINGS", "TUNED"]
 

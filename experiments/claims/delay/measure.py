@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting, trace_of
 from experiments.claims.delay.own_delays import run_own_delays
-from experiments.texts import labels
+from experiments.labels import labels
+from experiments.settings import Arrays, Setting, trace_of
 from hedgelab.algorithms.normalhedge import init as init_normalhedge
 from hedgelab.algorithms.normalhedge import observe as observe_normalhedge
 from hedgelab.algorithms.normalhedge import play as play_normalhedge

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.claim import Arrays, Setting
+from experiments.settings import Arrays, Setting
 
 __all__ = ["bold", "run_own_delays"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.claim import Claim, Question, Setting, above, inside
+from experiments.claim import Claim, Question, above, inside
 from experiments.claims.domains.measure import PRICED
+from experiments.settings import Setting
 
 __all__ = ["CLAIM", "QUICK", "SETTINGS", "SPECIALISTS"]
 

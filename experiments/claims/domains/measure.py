@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting, trace_of
+from experiments.labels import labels
 from experiments.rounds import has_pool, members, narrowed, played, specialist_kinds, tuned
-from experiments.texts import labels
+from experiments.settings import Arrays, Setting, trace_of
 from hedgelab.comparison import compare
 from hedgelab.cost import CostsError, bill, fixed_bills, unknown
 from hedgelab.matrix import roles_of

@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.claim import Arrays, Result
+from experiments.claim import Result
 from experiments.intervals import UNTOLD
+from experiments.settings import Arrays
 from experiments.texts import Texts
 from hedgelab.lengths import ESTIMATORS
 from hedgelab.regret import Interval

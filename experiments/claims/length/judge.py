@@ -8,13 +8,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.claim import Answer, Arrays, Result, Results, answered
+from experiments.claim import Answer, Result, Results, answered
 from experiments.claims.length.asked import CLAIM
 from experiments.claims.length.choices import levels, of_learner, picks, rankings
 from experiments.claims.length.exponents import of_growth
 from experiments.claims.length.spreads import ratios, shares
 from experiments.intervals import exact, largest
 from experiments.recordings import counted, greedy, members, sampled
+from experiments.settings import Arrays
 from experiments.texts import Texts
 from hedgelab.lengths import ESTIMATORS
 from hedgelab.regret import Interval

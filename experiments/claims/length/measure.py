@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from experiments.claim import Arrays, Setting
 from experiments.claims.length.pools import pools, subpools
 from experiments.claims.length.recorded import learner, texts
 from experiments.claims.length.worlds import made_worlds, random_worlds
+from experiments.settings import Arrays, Setting
 
 __all__ = ["run"]
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting, trace_of
 from experiments.claims.length.recorded import DRAFTS, focus
+from experiments.settings import Arrays, Setting, trace_of
 
 __all__ = ["VARIANCES", "pools", "subpools"]
 

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting, trace_of
-from experiments.recordings import described
-from experiments.texts import labels
+from experiments.labels import described, labels
+from experiments.settings import Arrays, Setting, trace_of
 from hedgelab.lengths import ESTIMATORS
 
 __all__ = ["DRAFTS", "focus", "learner", "texts"]

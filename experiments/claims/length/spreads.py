@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.claim import Arrays
 from experiments.intervals import Draws
+from experiments.settings import Arrays
 from experiments.texts import Texts
 from hedgelab.lengths import ESTIMATORS
 from hedgelab.regret import Interval

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting
+from experiments.settings import Arrays, Setting
 from hedgelab.lengths import ESTIMATORS
 from hedgelab.token_worlds import KINDS, TokenWorld, WorldDrafter, accepting_for_ever, random_world, two_state_world
 

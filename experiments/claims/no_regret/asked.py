@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from experiments.claim import Claim, Question, Setting, above, below, exactly
+from experiments.claim import Claim, Question, above, below, exactly
 from experiments.claims.no_regret.measure import LEARNERS, POLICIES, PROTOCOLS
+from experiments.settings import Setting
 
 __all__ = ["CLAIM", "OBJECTIVES", "POOLS", "QUICK", "SETTINGS"]
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from experiments.claim import Answer, Result, Results, Setting, answered
+from experiments.claim import Answer, Result, Results, answered
 from experiments.claims.no_regret.asked import CLAIM, OBJECTIVES
 from experiments.claims.no_regret.decoding import decoded, pools, there
 from experiments.claims.no_regret.measure import LEARNERS, POLICIES, PROTOCOLS
 from experiments.growth import slope
 from experiments.intervals import UNTOLD, exact, jackknife, of_mean, of_ratio, of_resamples
+from experiments.settings import Setting
 from hedgelab.regret import Interval
 
 __all__ = ["check", "exponent", "regrets", "spread", "unit"]

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting, trace_of
 from experiments.intervals import resample
+from experiments.labels import labels
 from experiments.rounds import has_pool, members
-from experiments.texts import labels
+from experiments.settings import Arrays, Setting, trace_of
 from hedgelab.contest import world_of
 from hedgelab.worlds import World
 
@@ -95,7 +95,7 @@ def _run_stream(setting: Setting, seed: int) -> Arrays:
     orders = _orders(trace, np.diff(begin), tokens, setting["streams"], seed)
     games = [hl.play(_stream(losses, begin, order, tokens), setting["learner"], seed=seed) for order in orders]
     best = np.array([trace.drafters[int(game.drafter_losses.argmin())] for game in games])
-    return {**_regret(games, setting["learner"]), "best": best}
+    return {**_regret(games, setting["learner"]), "best": best, **labels(trace)}
 
 
 # ------------------------------------------------------------------ decoding

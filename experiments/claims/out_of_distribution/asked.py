@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.claim import Claim, Question, Setting, above, below, inside
+from experiments.claim import Claim, Question, above, below, inside
 from experiments.claims.out_of_distribution.splices import SWITCHES
+from experiments.settings import Setting
 from hedgelab.routing import BY
 
 __all__ = ["CLAIM", "POOLS", "QUICK", "SETTINGS", "SPECIALISTS"]

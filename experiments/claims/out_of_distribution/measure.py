@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting, trace_of
 from experiments.claims.out_of_distribution.splices import LEARNERS, on_splices
+from experiments.labels import labels
 from experiments.rounds import has_pool, members, narrowed, played
-from experiments.texts import labels
+from experiments.settings import Arrays, Setting, trace_of
 from hedgelab import routing
 
 __all__ = ["NEEDS", "run", "stream"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays
+from experiments.settings import Arrays
 from hedgelab import bounds, routing
 from hedgelab.comparison import compare
 from hedgelab.feedback import losses as losses_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from experiments.claim import Claim, Question, Setting, above, below
+from experiments.claim import Claim, Question, above, below
+from experiments.settings import Setting
 
 __all__ = ["CLAIM", "CLOSE", "QUICK", "SETTINGS", "SPECS", "TRACES"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting, trace_of
-from experiments.texts import labels
+from experiments.labels import labels
+from experiments.settings import Arrays, Setting, trace_of
 from hedgelab.cost import unknown
 
 __all__ = ["BETAS", "ENLARGED", "PAPER", "POLICIES", "PRICED", "acceptances", "run"]

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from experiments import growth
-from experiments.claim import ClaimError, Results
+from experiments.claim import Results
 from experiments.claims.pool_size.measure import BETAS, ENLARGED, PAPER, POLICIES, PRICED
 from experiments.intervals import Draws, resample
+from experiments.settings import ClaimError
 from experiments.texts import Texts
 from hedgelab.regret import Interval
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hedgelab as hl
-from experiments.claim import Arrays, Setting
+from experiments.settings import Arrays, Setting
 
 __all__ = ["policy", "run"]
 
