@@ -20,7 +20,9 @@ from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Finding
 from experiments.executors import EXECUTORS
 from experiments.runner import OUT, Plan, alone, experiment, run_claims, verdicts
 from experiments.settings import ClaimError
-from hedgelab.trace import TraceError
+from hedgelab.router import RouterError
+from hedgelab.storage.costs import CostsError
+from hedgelab.trace import TraceError, open_trace
 
 app = typer.Typer(
     help="Hold each claim against data: holds, fails, or cannot tell.", no_args_is_help=True, add_completion=False
@@ -49,7 +51,7 @@ def _stop(error: Exception) -> NoReturn:
 def _errors() -> Iterator[None]:
     try:
         yield
-    except (ClaimError, TraceError, OSError) as error:
+    except (ClaimError, TraceError, RouterError, CostsError, OSError) as error:
         _stop(error)
 
 
@@ -71,7 +73,18 @@ def _plan(names: list[str], quick: bool, seed: int, traces: list[str] | None, ou
     for name in own:
         if name not in named:
             raise ClaimError(f"--trace {name}: these claims use {', '.join(sorted(named)) or 'no trace'}")
+        _whole(name, own[name])
     return Plan(quick, seed, own, out)
+
+
+def _whole(name: str, folder: str) -> None:
+    """Raise ClaimError unless a trace's bytes are those that its manifest says: results are named by that alone."""
+    try:
+        damage = open_trace(folder).check()
+    except TraceError as error:
+        damage = [str(error)]
+    if damage:
+        raise ClaimError(f"--trace {name}={folder}: {'; '.join(damage)}")
 
 
 @app.command("list")

@@ -58,12 +58,14 @@ CANNOT_TELL: Word = "cannot tell"
 
 
 class Rule(NamedTuple):
-    """The effect must lie in [low, high].
+    """The effect must lie in [low, high], or above low, or below high: equal to a single end is neither.
 
     >>> above(0.0).verdict(Interval(0.2, 0.1, 0.3)), above(0.0).verdict(Interval(0.2, -0.1, 0.5))
     ('holds', 'cannot tell')
     >>> inside(-1, 1).verdict(Interval(2.0, 1.5, 2.5)), str(inside(-1, 1))
     ('fails', 'in [-1, 1]')
+    >>> above(0.0).verdict(Interval(0.0, 0.0, 0.0)), above(0.0).verdict(Interval(0.0, 0.0, 0.5))
+    ('fails', 'cannot tell')
     """
 
     low: float = -math.inf
@@ -73,9 +75,15 @@ class Rule(NamedTuple):
         """Return whether all, none or a part of the effect's interval lies where it must; NaN tells nothing."""
         if any(math.isnan(end) for end in effect):
             return CANNOT_TELL
-        if self.low <= effect.low and effect.high <= self.high:
+        if self._has(effect.low) and self._has(effect.high):
             return HOLDS
-        return FAILS if effect.high < self.low or effect.low > self.high else CANNOT_TELL
+        beyond = effect.high <= self.low or effect.low >= self.high
+        return FAILS if beyond and not (self._has(effect.low) or self._has(effect.high)) else CANNOT_TELL
+
+    def _has(self, value: float) -> bool:
+        if math.isinf(self.low):
+            return value < self.high
+        return value > self.low if math.isinf(self.high) else self.low <= value <= self.high
 
     def margin(self, effect: Interval) -> float:
         """Return how far the interval's worse end lies inside the rule; negative outside, -inf for NaN."""
@@ -89,12 +97,12 @@ class Rule(NamedTuple):
 
 
 def above(limit: float) -> Rule:
-    """Return the rule that the effect is at least `limit`."""
+    """Return the rule that the effect is above `limit`."""
     return Rule(low=limit)
 
 
 def below(limit: float) -> Rule:
-    """Return the rule that the effect is at most `limit`."""
+    """Return the rule that the effect is below `limit`."""
     return Rule(high=limit)
 
 

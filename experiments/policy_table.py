@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.claim import Result
 from experiments.settings import Arrays, Setting
 from experiments.texts import POOLED, Texts
 from hedgelab.regret import Interval
 
-__all__ = ["PolicyTable"]
+__all__ = ["PolicyTable", "absent"]
+
+
+def absent(results: Iterable[Result]) -> str:
+    """Return in words which pools are missing from which traces, empty if none is."""
+    found = [f"{setting['trace']}, {setting['pool']}" for setting, arrays in results if "absent" in arrays]
+    return f"; left out, no such pool: {'; '.join(dict.fromkeys(found))}" if found else ""
 
 
 class PolicyTable:
@@ -27,8 +34,8 @@ class PolicyTable:
 
     @property
     def trace(self) -> str:
-        """Name of the trace."""
-        return Path(str(self.setting["trace"])).name
+        """Name of the trace; of one of the user's the folder, for two folders may have one name."""
+        return str(self.setting["trace"])
 
     def column(self, name: str) -> NDArray[np.float64]:
         """Return an array of the texts (S,), NaN if it is not there."""

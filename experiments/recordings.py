@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.claim import Result, Results
+from experiments.claim import Results
 from experiments.settings import Arrays
 
 __all__ = ["counted", "greedy", "members", "sampled"]
@@ -23,9 +21,12 @@ def greedy(results: Results) -> Results:
     return Results([each for each in results.where(part="trace") if each.arrays["temperature"] == 0])
 
 
-def counted(results: Iterable[Result]) -> str:
-    """Return in words how many prompts each trace has."""
-    return ", ".join(f"{each.setting['trace']}: {len(set(each.arrays['prompts']))} prompts" for each in results)
+def counted(results: Results) -> str:
+    """Return in words how many prompts each sampled trace has, and which traces were not sampled by their target."""
+    there = sampled(results)
+    words = [f"{each.setting['trace']}: {len(set(each.arrays['prompts']))} prompts" for each in there]
+    others = [str(each.setting["trace"]) for each in results.where(part="trace") if not each.arrays["sampled"]]
+    return ", ".join(words) + (f" (not the target's own sample: {', '.join(others)})" if others else "")
 
 
 def members(arrays: Arrays) -> dict[str, NDArray[np.bool_]]:

@@ -34,6 +34,7 @@ def experiment(name: str) -> Experiment:
     """Return the module of a claim. Raises ClaimError for a name that is none."""
     if name not in claims.NAMES:
         raise ClaimError(f"no claim {name!r}; there are {', '.join(claims.NAMES)}")
+    store.judgement(name)  # of the files as they are now, before they are read
     module: Any = importlib.import_module(store.module_of(name))
     return module
 
@@ -71,15 +72,17 @@ class Plan:
         return " ".join(words + ([f"--out {self.out}"] if self.out != OUT else []))
 
 
-def execute(task: store.Task, code: str) -> Arrays:
-    """Return what a task gives; runs in a worker. Raises ClaimError where the worker has other code than was asked for.
+def execute(task: store.Task, code: str, traces: Mapping[str, Any]) -> Arrays:
+    """Return what a task gives; runs in a worker. Raises ClaimError where the worker has other code or other traces.
 
-    A worker keeps the modules that it has imported: after an edit one that lives on would give the old code's results.
+    A worker keeps the modules that it has imported and the traces that it has opened: after an edit one that lives on
+    would give the old ones' results.
     """
     name, setting, seed = task
-    if store.code(name) != code:
+    if store.code(name) != code or store.traces(task) != traces:
+        what = "sources" if store.code(name) != code else "traces"
         raise ClaimError(
-            f"claim {name}: its sources changed after this run or this worker began; start the workers anew, then the "
+            f"claim {name}: its {what} changed after this run or this worker began; start the workers anew, then the "
             "same command goes on"
         )
     return experiment(name).run(setting, seed)
@@ -136,7 +139,7 @@ def _ended(tasks: Sequence[store.Task], engine: Engine) -> Iterator[tuple[store.
     try:
         yield from as_they_end(
             tasks,
-            lambda task: engine.submit(__name__, "execute", task, store.code(task[0])),
+            lambda task: engine.submit(__name__, "execute", task, store.code(task[0]), store.traces(task)),
             at_once=engine.at_once,
             name=_said,
         )

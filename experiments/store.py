@@ -39,6 +39,7 @@ __all__ = [
     "Task",
     "code",
     "identity",
+    "judgement",
     "load",
     "load_answers",
     "measure_of",
@@ -47,6 +48,7 @@ __all__ = [
     "save",
     "save_answers",
     "sources",
+    "traces",
     "version",
 ]
 
@@ -111,10 +113,26 @@ def code(name: str) -> str:
 
     As they were when this was first asked for, which `execute` does before it imports the claim.
     """
+    return _digest_of_files((*sorted(HEDGELAB.rglob("*.py")), *sources(measure_of(name)), BUNDLED))
+
+
+@functools.cache
+def judgement(name: str) -> str:
+    """Return a hash of the files that shape a claim's answers; as they were when first asked for, as `code`."""
+    return _digest_of_files(sources(module_of(name)))
+
+
+def _digest_of_files(paths: Sequence[Path]) -> str:
     digest = hashlib.sha256()
-    for path in (*sorted(HEDGELAB.rglob("*.py")), *sources(measure_of(name)), BUNDLED):
-        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    for path in paths:
+        digest.update(path.name.encode() + _digest_of_file(path))
     return digest.hexdigest()[:16]
+
+
+@functools.cache
+def _digest_of_file(path: Path) -> bytes:
+    """Once for each file: a module that one claim has brought in stays as it was when another one asks for it."""
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 @functools.cache
@@ -147,12 +165,20 @@ def identity(task: Task) -> dict[str, Any]:
     """Return all that a result depends on, as values that JSON can hold."""
     name, setting, seed = task
     known: dict[str, Any] = {"claim": name, "seed": seed, "source": _source(name), "setting": dict(setting)}
-    for key in ("trace", "train"):  # what is played on, and what a router is trained on if that is another
-        if key in setting:
-            trace = trace_of({"trace": setting[key]})
-            known[key] = {"name": trace.manifest.name, "sha256": trace.sha256}
-            known["setting"][key] = trace.manifest.name
+    for key, trace in traces(task).items():
+        known[key] = trace
+        known["setting"][key] = trace["name"]
     return known
+
+
+def traces(task: Task) -> dict[str, dict[str, str]]:
+    """Return {key of the setting: name and hash} of the traces that a setting names."""
+    found = {}
+    for key in ("trace", "train"):  # what is played on, and what a router is trained on if that is another
+        if key in task[1]:
+            trace = trace_of({"trace": task[1][key]})
+            found[key] = {"name": trace.manifest.name, "sha256": trace.sha256}
+    return found
 
 
 def _text_of(task: Task) -> str:
@@ -222,9 +248,13 @@ def load(folder: Path, task: Task) -> Arrays | None:
 
 
 def _answers_file(folder: Path, tasks: Sequence[Task]) -> Path:
-    judges = [path.read_text() for path in sources(module_of(tasks[0][0]))]
-    everything = _digest(" ".join([*(_text_of(task) for task in tasks), *judges]))
-    return folder / tasks[0][0] / f"answers-{everything[:20]}.json"
+    return folder / tasks[0][0] / f"answers-{_key(tasks)}.json"
+
+
+def _key(tasks: Sequence[Task]) -> str:
+    """Return a hash of what answers depend on; the settings too as they were given, for cases are named by them."""
+    given = json.dumps([dict(setting) for _, setting, _ in tasks], sort_keys=True)
+    return _digest(" ".join([judgement(tasks[0][0]), given, *map(_text_of, tasks)]))[:20]
 
 
 def save_answers(folder: Path, tasks: Sequence[Task], answers: Mapping[str, Answer]) -> None:
@@ -233,7 +263,7 @@ def save_answers(folder: Path, tasks: Sequence[Task], answers: Mapping[str, Answ
         key: {"note": answer.note, "cases": {case: list(effect) for case, effect in answer.cases().items()}}
         for key, answer in answers.items()
     }
-    sealed = seal({"answers": json.dumps(plain)})  # as text: a seal has no room for NaN
+    sealed = seal({"of": _key(tasks), "answers": json.dumps(plain)})  # as text: a seal has no room for NaN
     write_atomically(_answers_file(folder, tasks), sealed)
 
 
@@ -243,7 +273,7 @@ def load_answers(folder: Path, tasks: Sequence[Task]) -> dict[str, Answer] | Non
         found, problems = unseal(_answers_file(folder, tasks).read_bytes(), "answers")
     except OSError:
         return None
-    if problems or found is None:
+    if problems or found is None or found.get("of") != _key(tasks):
         return None
     return {
         key: Answer({case: Interval(*ends) for case, ends in each["cases"].items()}, each["note"])

@@ -47,6 +47,11 @@ class Texts:
         """The domains in the order of the texts, and POOLED."""
         return (*dict.fromkeys(self.domains.tolist()), POOLED)
 
+    @property
+    def spread(self) -> bool:
+        """Whether every domain has two prompts or more: else nothing is known of how prompts differ."""
+        return all(len(set(self.prompts[self.homes == home])) > 1 for home in set(self.homes.tolist()))
+
     def of(self, group: str) -> NDArray[np.bool_]:
         """Return (S,) whether a text is of a group."""
         return np.full(len(self), True) if group == POOLED else self.domains == group

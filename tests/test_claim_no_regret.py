@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hedgelab as hl
-from experiments.claim import FAILS, HOLDS, Result, Results, findings
+from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Result, Results, findings
 from experiments.claims import no_regret
 from experiments.claims.no_regret import decoding, judge, measure
 from experiments.claims.no_regret.asked import OBJECTIVES
@@ -239,6 +239,16 @@ def test_the_exponent_sees_the_rate(quick, power, word):
     found = verdicts(planted(planted(quick, curves, kind="stream"), curves, kind="long"))["rate"]
     assert found.verdict == word
     assert found.effect.estimate == pytest.approx(power, abs=0.02)
+
+
+def test_streams_of_one_prompt_a_domain_tell_nothing(quick):
+    def single(arrays):
+        return {"homes": arrays["prompts"]}
+
+    found = verdicts(planted(quick, single, kind="stream"))
+    assert found["small"].verdict == CANNOT_TELL
+    assert found["small"].tally[CANNOT_TELL] == len(found["small"].answer.cases())
+    assert not [case for case in found["rate"].answer.cases() if "stream" in case]
 
 
 def test_saturated_streams_are_left_out_of_the_rate_and_said(quick):

@@ -297,6 +297,22 @@ def test_a_trace_without_specialists_leaves_the_questions_open(monkeypatch: pyte
     figure.draw(results)
 
 
+def test_two_traces_of_one_folder_name_are_two_cases() -> None:
+    first = [result for result in known() if result.setting["what"] == "routes"]
+    folders = ("/a/trace", "/b/trace")
+    both = [Result({**each.setting, "trace": folder}, each.arrays) for folder in folders for each in first]
+    (found,) = (each for each in findings("it", claim, Results(both)) if each.name == "reachable")
+    assert sorted(found.answer.cases()) == list(folders)
+
+
+def test_what_a_router_could_have_reached_is_said_where_it_is_known() -> None:
+    table = next(each for each in of_kind(known(), "routes") if each.setting["by"] == "domain")
+    none = Table(table.setting, {**table.arrays, "reachable": np.full(len(table.texts), -1)})
+    assert math.isnan(none.beyond_reach().estimate)
+    some = np.where(np.arange(len(table.texts)) % 2, -1, table.arrays["route"])
+    assert Table(table.setting, {**table.arrays, "reachable": some}).beyond_reach().estimate == 0.0
+
+
 def test_the_figure_shows_routes_differences_and_the_seam() -> None:
     drawn = figure.draw(known())
     assert len(drawn.axes) == 3

@@ -1,5 +1,7 @@
 """Claim 7, pool size: every question is answered, numbers equal a naive recomputation, planted errors are seen."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -230,3 +232,14 @@ def test_figure_draws(results):
     assert figure.CLAIM == "pool_size"
     assert [axes.get_title(loc="left")[0] for axes in drawn.axes] == ["a", "b", "c"]
     assert all(len(axes.collections) for axes in drawn.axes)
+
+
+def test_seven_drafters_or_fewer_have_grown_nowhere():
+    cost = {name: np.ones((2, 2, 4)) for name in ("normalhedge", "ucbspec")}
+    draws = [Draws(np.ones((400, many)), np.inf) for many in (4, 2)]
+    drawn = pool_size.Pools(np.array([3, 5]), cost, np.full(4, 2.0), *draws)
+    for sizes in ([3, 5], [3, 7], [8, 9]):
+        pools = dataclasses.replace(drawn, sizes=np.array(sizes))
+        effects = (pools.change("normalhedge"), pools.beyond("ucbspec", less="normalhedge"))
+        assert all(np.isnan(end) for effect in effects for end in effect), sizes
+    assert dataclasses.replace(drawn, sizes=np.array([7, 9])).change("normalhedge") == (0.0, 0.0, 0.0)

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import experiments.claims
+import hedgelab as hl
 import paper_figures
-from experiments import intervals, record, store
+from experiments import intervals, record, settings, store
 from experiments.__main__ import app
 from experiments.claim import (
     CANNOT_TELL,
@@ -37,6 +38,7 @@ from experiments.claim import (
     Results,
     Rule,
     above,
+    below,
     exactly,
     findings,
 )
@@ -96,6 +98,19 @@ def test_a_verdict_says_where_the_interval_lies(a: float, b: float, c: float, d:
         assert rule.margin(effect) < 0
         assert low <= rule.high
         assert high >= rule.low
+
+
+def test_equal_is_neither_above_nor_below() -> None:
+    for limit in (0.0, 0.5):
+        at = Interval(limit, limit, limit)
+        assert [rule.verdict(at) for rule in (above(limit), below(limit), exactly(limit, 0))] == [FAILS, FAILS, HOLDS]
+        assert above(limit).verdict(Interval(limit, limit, limit + 1)) == CANNOT_TELL
+        assert below(limit).verdict(Interval(limit, limit - 1, limit)) == CANNOT_TELL
+
+
+def test_the_largest_of_nothing_known_tells_nothing() -> None:
+    found = intervals.largest([("a", math.nan), ("b", math.nan), ("b", 0.0), ("a", math.nan), ("b", -1.0)])
+    assert {case: exactly(0, 0).verdict(effect) for case, effect in found.items()} == {"a": CANNOT_TELL, "b": HOLDS}
 
 
 def test_nan_tells_nothing() -> None:
@@ -235,7 +250,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _forget() -> None:
-    for cached in (store.sources, store.code, store._source):
+    for cached in (store.sources, store.code, store.judgement, store._source, store._digest_of_file):
         cached.cache_clear()
 
 
@@ -359,13 +374,68 @@ def test_a_worker_with_other_code_is_refused(toy: Path) -> None:
     from experiments.runner import execute
 
     task = ("toy", {"value": 3, "pause": 0.0}, 0)
-    assert float(execute(task, store.code("toy"))["double"]) == 6.0
+    assert float(execute(task, store.code("toy"), {})["double"]) == 6.0
     before = store.code("toy")
     toy.write_text(TOY.replace("2 * setting", "3 * setting", 1))
     assert store.code("toy") == before  # this process has imported the old one, and says so
     _forget()
     with pytest.raises(ClaimError, match="its sources changed after this run or this worker began"):
-        execute(task, before)
+        execute(task, before, {})
+
+
+def test_a_worker_with_another_trace_is_refused(toy: Path, tmp_path: Path) -> None:
+    from experiments.runner import execute
+
+    few = hl.sample_trace("t06").few_prompts(1)
+    few.save(tmp_path / "own")
+    task = ("toy", {"value": 3, "pause": 0.0, "trace": str(tmp_path / "own")}, 0)
+    wanted = store.traces(task)
+    execute(task, store.code("toy"), wanted)
+    shutil.rmtree(tmp_path / "own")
+    hl.sample_trace("t10").few_prompts(1).save(tmp_path / "own")
+    assert store.traces(task) == wanted  # opened before, as in a worker that lives on
+    settings._opened.cache_clear()
+    with pytest.raises(ClaimError, match="its traces changed after this run or this worker began"):
+        execute(task, store.code("toy"), wanted)
+
+
+def test_a_module_that_another_claim_brought_in_is_the_old_one(toy: Path) -> None:
+    other = toy.with_name("other.py")
+    toy.write_text("from experiments.claims.other import SHARED\n" + TOY)
+    other.write_text("SHARED = 1\n")
+    first = store.code("other")
+    other.write_text("SHARED = 2\n")
+    mixed = store.code("toy")
+    _forget()
+    assert store.code("toy") != mixed  # who asks for it now is told apart from a process that has imported it before
+    assert store.code("other") != first
+
+
+def test_answers_of_another_seed_are_not_believed(toy: Path, tmp_path: Path) -> None:
+    from experiments.runner import verdicts
+
+    kept = []
+    for seed in (0, 1):
+        plan = Plan(quick=True, seed=seed, out=tmp_path / str(seed))
+        run_claims(["toy"], plan, here)
+        verdicts("toy", plan)
+        kept += (plan.out / "toy").glob("answers-*.json")
+    shutil.copy(kept[1], kept[0])
+    assert store.load_answers(tmp_path / "0", Plan(quick=True).tasks("toy")) is None
+
+
+def test_a_damaged_trace_of_the_users_is_refused(elsewhere: Path, tmp_path: Path) -> None:
+    elsewhere.write_text(TOY.replace('"pause": 0.0', '"pause": 0.0, "trace": "t06"'))
+    hl.sample_trace("t06").few_prompts(1).save(tmp_path / "own")
+    assert _command("run", "toy", "--quick", "--workers", "0", "--trace", "t06=own").exit_code == 0
+    shard = next((tmp_path / "own").glob("*.safetensors"))
+    raw = bytearray(shard.read_bytes())
+    raw[-1] ^= 1
+    shard.write_bytes(bytes(raw))
+    done = _command("run", "toy", "--quick", "--workers", "0", "--trace", "t06=own")
+    assert done.exit_code == 2
+    assert f"--trace t06={tmp_path / 'own'}: " in done.stderr
+    assert shard.name in done.stderr
 
 
 def test_two_runs_do_not_share_a_folder(elsewhere: Path, tmp_path: Path) -> None:

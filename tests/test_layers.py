@@ -57,4 +57,5 @@ def test_no_module_is_named_like_a_public_function():
 def test_what_a_claim_measures_depends_on_neither_its_questions_nor_its_judgement(name):
     read = store.sources(store.measure_of(name))
     assert not {"asked", "judge"} & {path.stem for path in read if path.parent.name == name}
+    assert not {"claim", "texts", "growth", "store", "runner"} & {path.stem for path in read}
     assert f"experiments/claims/{name}/measure.py" in {path.relative_to(ROOT).as_posix() for path in read}

@@ -102,7 +102,7 @@ def _of_texts(results: Results) -> dict[str, Answer]:
             above, below = (arrays[column][:, which].sum(axis=1) for column in columns)
             if below.sum() > 0:
                 weighted[f"{name} {kind} {weight}"] = partial(texts.ratio, above, below)
-    prompts = counted(sampled(results))
+    prompts = counted(results)
     return {
         name: _told(answered(CLAIM, name, cases), value, prompts)
         for name, cases, value in (("mean", mean, 0.0), ("martingale", weighted, 0.0), ("calibration", slopes, 1.0))

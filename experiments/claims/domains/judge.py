@@ -24,7 +24,7 @@ from experiments.claims.domains.measure import (
     THOMPSON,
     TUNED,
 )
-from experiments.policy_table import PolicyTable
+from experiments.policy_table import PolicyTable, absent
 from experiments.texts import POOLED
 from hedgelab.regret import Interval
 
@@ -75,7 +75,7 @@ def check(results: Results) -> Mapping[str, Answer]:
     """Return the answer to each question; see CLAIM."""
     known = tables(results)
     main = {table.pool: table for table in known if table.setting["trace"] == results[0].setting["trace"]}
-    cases, notes = _cases(known, main), _notes(known, main)
+    cases, notes = _cases(known, main), _notes(results, known, main)
     return {name: answered(CLAIM, name, cases[name], notes.get(name, "") if cases[name] else "") for name in cases}
 
 
@@ -127,7 +127,7 @@ def _cases(known: Sequence[Table], main: Mapping[str, Table]) -> dict[str, Cases
     }
 
 
-def _notes(known: Sequence[Table], main: Mapping[str, Table]) -> dict[str, str]:
+def _notes(results: Results, known: Sequence[Table], main: Mapping[str, Table]) -> dict[str, str]:
     chosen = (
         f"{table.name}: {' and '.join(table.arrays['chosen'].tolist())}" for table in known if table.pool == SPECIALISTS
     )
@@ -139,7 +139,7 @@ def _notes(known: Sequence[Table], main: Mapping[str, Table]) -> dict[str, str]:
     )
     left_out = ", ".join(main[PRICED].arrays["left_out"].tolist()) if PRICED in main else ""
     return {
-        "faster": _mats(main[SPECIALISTS]) if SPECIALISTS in main else "",
+        "faster": (_mats(main[SPECIALISTS]) if SPECIALISTS in main else "no specialists") + absent(results),
         "bandits_elsewhere": "learners start afresh with each text, the bandits with the constants that their authors "
         "give",
         "single_specialist": "chosen on the other half of each domain's prompts: "

@@ -71,7 +71,8 @@ def _suspect(lengths: NDArray[np.float64], rates: NDArray[np.float64]) -> tuple[
 def rankings(arrays: Arrays) -> dict[str, Callable[..., Interval]]:
     """Return by domain, and over all, min(B_i - B_j, MAT_j - MAT_i) of the most suspect pair: above 0 where the two
     contradict each other. The pair is found on half of the prompts and measured on the others; both differences must
-    lie above 0, so the interval's ends are the smaller of theirs (an intersection-union test)."""
+    lie above 0, so the interval's ends are the smaller of theirs (an intersection-union test), the upper one 0 or more:
+    another pair may contradict more."""
     texts = Texts(arrays)
     first, second = texts.halves()
 
@@ -79,7 +80,8 @@ def rankings(arrays: Arrays) -> dict[str, Callable[..., Interval]]:
         draws = texts.draws(group, comparisons, second)
         lengths, rates = _means(arrays, texts.of(group) & second, draws.sums)
         pair = [draws.interval(v, comparisons) for v in (lengths[:, i] - lengths[:, j], rates[:, j] - rates[:, i])]
-        return Interval(*(min(ends) for ends in zip(*pair, strict=True)))
+        estimate, low, high = (min(ends) for ends in zip(*pair, strict=True))
+        return Interval(estimate, low, max(high, 0.0))
 
     found: dict[str, Callable[..., Interval]] = {}
     for group in texts.groups:

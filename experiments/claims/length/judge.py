@@ -112,7 +112,7 @@ def _of_texts(results: Results) -> dict[str, Answer]:
     def said(what: Callable[[Arrays], str], between: str = "; ") -> str:
         return between.join(f"{name}: {what(arrays)}" for name, arrays in texts.items())
 
-    prompts, ks = counted(sampled(results)), said(lambda arrays: f"k = {arrays['focus']}", ", ")
+    prompts, ks = counted(results), said(lambda arrays: f"k = {arrays['focus']}", ", ")
     notes = {
         "plug_in": f"worlds exactly; text by A - B, {prompts}, {ks}",
         "small": prompts,

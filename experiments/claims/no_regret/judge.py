@@ -17,6 +17,7 @@ from experiments.claims.no_regret.measure import LEARNERS, POLICIES, PROTOCOLS
 from experiments.growth import slope
 from experiments.intervals import UNTOLD, exact, jackknife, of_mean, of_ratio, of_resamples
 from experiments.settings import Setting
+from experiments.texts import Texts
 from hedgelab.regret import Interval
 
 __all__ = ["check", "exponent", "regrets", "spread", "unit"]
@@ -77,9 +78,14 @@ def _fit(result: Result, comparisons: int = 1) -> Interval:
     if result.setting["kind"] == "stream":
         each = _exponents(result)
         fitted = each[~np.isnan(each)]
-        return of_resamples(fitted, comparisons) if 2 * len(fitted) >= len(each) else UNTOLD
+        return _over_prompts(result, fitted, comparisons) if 2 * len(fitted) >= len(each) else UNTOLD
     times = result.arrays["times"]
     return jackknife(lambda runs: exponent(times, runs.mean(axis=0)), result.arrays["regret"], comparisons)
+
+
+def _over_prompts(stream: Result, values: Matrix, comparisons: int = 1) -> Interval:
+    """Return the interval of values of streams, each of its own resample of the prompts."""
+    return of_resamples(values, comparisons) if Texts(stream.arrays).spread else UNTOLD
 
 
 def _saturated(result: Result) -> str:
@@ -127,7 +133,7 @@ def _small(results: Results) -> Answer:
     cases: Cases = {}
     for case, game in _learning(_streams(results)).items():
         end = unit(game.setting["tokens"], int(game.arrays["drafters"]))
-        cases[case] = functools.partial(of_resamples, game.arrays["regret"][:, -1] / end)
+        cases[case] = functools.partial(_over_prompts, game, game.arrays["regret"][:, -1] / end)
     return answered(CLAIM, "small", cases, "mean over streams of prompts drawn again and again, no delay")
 
 

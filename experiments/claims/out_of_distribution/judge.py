@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from experiments.claim import Answer, Results, answered
 from experiments.claims.out_of_distribution.asked import CLAIM, SPECIALISTS
 from experiments.claims.out_of_distribution.splices import AFTER, BEFORE, LEARNERS, LINES, NEW, ROUTER, SHARE
-from experiments.intervals import exact, of_ratio, of_share
-from experiments.policy_table import PolicyTable
+from experiments.intervals import UNTOLD, exact, of_ratio, of_share
+from experiments.policy_table import PolicyTable, absent
 from hedgelab.regret import Interval
 
 __all__ = ["Table", "check", "of_kind"]
@@ -33,12 +33,21 @@ class Table(PolicyTable):
         """(S,) whether a text was not sent to its prompt's best drafter."""
         return np.asarray(self.arrays["route"] != self.arrays["best"])
 
-    def share(self, texts: NDArray[np.bool_], comparisons: int = 1) -> Interval:
+    def beyond_reach(self, comparisons: int = 1) -> Interval:
+        """Return the share of texts not sent to the best drafter that the router can send to, where that is known."""
+        known = self.arrays["reachable"] >= 0
+        return self.share(self.arrays["route"] != self.arrays["reachable"], comparisons, known)
+
+    def share(self, texts: NDArray[np.bool_], comparisons: int = 1, among: NDArray[np.bool_] | None = None) -> Interval:
         """Return the share of texts, with the exact binomial interval; texts of one conversation count once together.
 
-        Where a conversation counts in part, the ends are those of the whole numbers below and above.
+        Where a conversation counts in part, the ends are those of the whole numbers below and above. among : (S,)
         """
-        _, of = np.unique(self.texts.prompts, return_inverse=True)
+        prompts = self.texts.prompts if among is None else self.texts.prompts[among]
+        texts = texts if among is None else texts[among]
+        if not len(prompts):
+            return UNTOLD
+        _, of = np.unique(prompts, return_inverse=True)
         hits, count = float((np.bincount(of, texts) / np.bincount(of)).sum()), int(of.max()) + 1
         low = of_share(math.floor(hits + 1e-9), count, comparisons).low
         return Interval(hits / count, low, of_share(math.ceil(hits - 1e-9), count, comparisons).high)
@@ -102,9 +111,7 @@ def check(results: Results) -> Mapping[str, Answer]:
             )
         },
         "ratio": {table.trace: table.largest_ratio for table in seven},
-        "reachable": {
-            table.trace: partial(table.share, table.arrays["route"] != table.arrays["reachable"]) for table in seven
-        },
+        "reachable": {table.trace: table.beyond_reach for table in seven},
         "in_distribution": {table.trace: partial(table.minus, NEW, ROUTER) for table in known},
         "generalists": {table.name: partial(table.minus, NEW, ROUTER) for table in others},
         "frozen": {table.name: partial(table.minus, NEW, ROUTER) for table in splices},
@@ -119,7 +126,7 @@ def check(results: Results) -> Mapping[str, Answer]:
     }
     notes = {
         "out_of_domain": "leaving a domain out leaves its specialist without a winning prompt: a router cannot learn "
-        "to send there",
+        "to send there" + absent(results),
         "ratio": "largest over domains in each resample, which overstates it: in favour of the claim",
         "in_distribution": _said_misrouted({table.trace: table for table in known}),
         "generalists": _said_misrouted({table.name: table for table in others}),

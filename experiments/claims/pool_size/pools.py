@@ -95,7 +95,11 @@ class Pools:
         return self.interval(self._grown(beyond), comparisons)
 
     def _grown(self, values: NDArray[np.float64], size: int | None = None) -> NDArray[np.float64]:
-        return np.asarray(values[:, -1 if size is None else self.at(size)] - values[:, self.at(PAPER)])
+        """Return values at a size less those at seven; NaN where there are not so many drafters, or no more."""
+        seven, there = self.at(PAPER), len(self.sizes) - 1 if size is None else self.at(size)
+        if self.sizes[seven] != PAPER or there == seven:
+            return np.full(len(values), np.nan)
+        return np.asarray(values[:, there] - values[:, seven])
 
     def regret(self, policy: str) -> NDArray[np.float64]:
         """(P,) rounds beyond those of the pool's best fixed drafter."""
