@@ -18,7 +18,7 @@ from rich.table import Table
 from experiments import claims, record
 from experiments.claim import CANNOT_TELL, FAILS, HOLDS, Finding
 from experiments.executors import EXECUTORS
-from experiments.runner import OUT, Plan, alone, experiment, run_claims, verdicts
+from experiments.runner import OUT, MissingError, Plan, alone, experiment, run_claims, verdicts
 from experiments.settings import ClaimError
 from hedgelab.router import RouterError
 from hedgelab.storage.costs import CostsError
@@ -135,21 +135,31 @@ def run(
             record.save(found, plan.quick)
     _show(found, as_json)
     if not as_json:
+        if plan.quick:
+            Console().print("\nSmall settings, for tests: the full ones decide.", style="dim")
         Console(stderr=True).print(f"{time.perf_counter() - begin:.0f} s", style="dim")
 
 
 @app.command()
 def check(names: ClaimNames = None, quick: Quick = False, out: Out = OUT) -> None:
-    """Hold verdicts of results that are there against those on record; exit status 1 where one differs."""
+    """Hold verdicts of results that are there against those on record; exit status 1 where one differs, 2 where results
+    are missing."""
+    plan, found, missing = Plan(quick, out=out), list[Finding](), list[str]()
     with _errors():
-        plan = Plan(quick, out=out)
-        found = [finding for name in _chosen(names) for finding in verdicts(name, plan)]
+        for name in _chosen(names):
+            try:
+                found += verdicts(name, plan)
+            except MissingError as error:
+                missing.append(str(error))
         lines = record.changes(found, quick)
     for line in lines:
         typer.echo(line)
-    if lines:
-        raise typer.Exit(1)
-    typer.echo(f"{len(found)} verdicts, as on record")
+    if found and not lines:
+        typer.echo(f"{len(found)} verdict{'s' if len(found) > 1 else ''}, as on record")
+    for line in missing:
+        typer.echo(f"Error: {line}", err=True)
+    if lines or missing:
+        raise typer.Exit(2 if missing else 1)
 
 
 @app.command()

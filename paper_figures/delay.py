@@ -76,7 +76,7 @@ def _feedback(axes: Any, results: Results) -> None:
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + 0.25 * (high - low))  # room for the legend
     axes.set(title="d  MAT beside delayed losses, normalhedge", ylabel="difference of MAT\n(tokens per round)")
-    axes.legend(loc="upper right", fontsize=6.5, ncols=3)
+    axes.legend(loc="upper right", bbox_to_anchor=(0.86, 1.0), fontsize=6.5, ncols=3)
 
 
 @style.styled

@@ -28,6 +28,7 @@ import torch
 from numpy.typing import NDArray
 
 from hedgelab.algorithms import learner as registered
+from hedgelab.algorithms import learners
 from hedgelab.algorithms.router import LEARNER as ROUTER
 from hedgelab.contract import Learner
 from hedgelab.router import Router
@@ -195,6 +196,11 @@ class Decoder(Models):
             return policy, None, None
         if policy in self.names:
             return policy, registered("fixed", drafter=policy), None
+        if policy not in learners():
+            raise ValueError(
+                f"no policy {policy!r}; there are the drafters {', '.join(self.names)}, {AUTOREGRESSIVE}, router, and "
+                f"the learners {', '.join(learners())}"
+            )
         return policy, registered(policy), None
 
     def _route(self, router: Router) -> Callable[[Job], NDArray[np.float64]]:

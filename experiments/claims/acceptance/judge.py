@@ -11,7 +11,7 @@ import numpy as np
 from experiments.claim import Answer, Results, answered
 from experiments.claims.acceptance.asked import CLAIM
 from experiments.claims.acceptance.recorded import BINS
-from experiments.claims.acceptance.worlds import POLICIES
+from experiments.claims.acceptance.worlds import POLICIES, PUBLISHED
 from experiments.intervals import UNTOLD, largest
 from experiments.recordings import counted, greedy, members, sampled
 from experiments.settings import Arrays
@@ -67,10 +67,12 @@ def _of_positions(results: Results) -> dict[str, Answer]:
     worlds = [each.arrays for each in results.where(part="worlds")]
     looked = sum(int(each["cases"].sum()) for each in worlds)
     note = f"enumerated: {looked} pairs of a prefix and a depth of a draft after it"
-    return {
-        name: Answer(largest(pair for each in worlds for pair in zip(each["kinds"], each[name], strict=True)), note)
+    every = {
+        name: [pair for each in worlds for pair in zip(each["kinds"].tolist(), each[name], strict=True)]
         for name in ("probability", "given_output")
     }
+    every["probability"] = [(kind, value) for kind, value in every["probability"] if kind in PUBLISHED]
+    return {name: Answer(largest(pairs), note) for name, pairs in every.items()}
 
 
 def _of_replays(results: Results) -> dict[str, Answer]:
@@ -126,7 +128,7 @@ def _of_records(results: Results) -> dict[str, Answer]:
         (name, value)
         for each in records
         for name, column in zip(each["drafters"], each["outside"].T, strict=True)
-        for value in column
+        for value in column[~np.isnan(column)]  # where a law was recorded
     )
     width = np.concatenate([np.zeros(0), *(each["width"].ravel() for each in records)])
     width = width[~np.isnan(width)]
