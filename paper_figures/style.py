@@ -60,9 +60,8 @@ def styled(draw: Callable[[Results], Any]) -> Callable[[Results], Any]:
 
 def look(policy: str, index: int = 0) -> dict[str, Any]:
     """Return colour and marker of a policy; of one that has none of its own, the cycle's by `index`."""
-    colour, marker = _LOOKS.get(
-        policy, (CYCLE[index % len(CYCLE)], _MARKERS[(index + index // len(CYCLE)) % len(_MARKERS)])
-    )
+    lap, place = divmod(index, len(CYCLE))  # in a second lap other markers
+    colour, marker = _LOOKS.get(policy, (CYCLE[place], _MARKERS[(place + lap) % len(_MARKERS)]))
     return {"color": colour, "marker": marker}
 
 
