@@ -3,28 +3,20 @@ r"""How a quantity grows with the number of drafters N: exponents and competing 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hedgelab.bounds import mean_max_normal
 
-__all__ = ["LAWS", "aic", "law", "power_aic", "scale", "slope"]
+__all__ = ["aic", "law", "power_aic", "scale", "slope"]
 
 Vector = NDArray[np.float64]
 
-LAWS: Mapping[str, str] = {
-    "sqrt_n": "sqrt N",
-    "sqrt_n_log_n": "sqrt(N ln N)",
-    "sqrt_log_n": "sqrt(ln N)",
-    "log_n": "ln N",
-    "max_normal": "m_N, the mean largest of N standard normal variables",
-}
-
 
 def law(name: str, drafters: ArrayLike) -> Vector:
-    """Return a law of growth at each N (P,).
+    """Return a law of growth at each N (P,): sqrt N, sqrt(N ln N), sqrt(ln N), ln N, or the mean largest of N standard
+    normal variables (max_normal).
 
     >>> law("sqrt_n", [4, 9]).tolist()
     [2.0, 3.0]

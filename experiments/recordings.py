@@ -22,11 +22,11 @@ def greedy(results: Results) -> Results:
 
 
 def counted(results: Results) -> str:
-    """Return in words how many prompts each sampled trace has, and which traces were not sampled by their target."""
+    """Return in words how many prompts each sampled trace has, and which traces are none."""
     there = sampled(results)
     words = [f"{each.setting['trace']}: {len(set(each.arrays['prompts']))} prompts" for each in there]
     others = [str(each.setting["trace"]) for each in results.where(part="trace") if not each.arrays["sampled"]]
-    return ", ".join(words) + (f" (not the target's own sample: {', '.join(others)})" if others else "")
+    return ", ".join(words) + (f" (left out, not drawn by chance: {', '.join(others)})" if others else "")
 
 
 def members(arrays: Arrays) -> dict[str, NDArray[np.bool_]]:
